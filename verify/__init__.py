@@ -1,0 +1,1 @@
+"""Judges of stacks, trees and installs. Nothing here writes into what it judges."""
