@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Carry the fix of torch.musa._initialized into a torch_musa tree, or say exactly why not."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036 - the one line that an old Python must reach
+    sys.exit("apply.py: needs Python 3.10 or later, this is " + sys.version.split()[0])
+
+# getopt, not argparse: argparse and its help machinery take as long as all else that apply does.
+import gc
+import getopt
+import os
+from collections.abc import Callable, Mapping
+
+from stack import commands
+from stack.errors import Exit, StackError, Usage
+from stack.outcome import Outcome, to_json, to_text
+from stack.store import Store
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+Options = Mapping[str, str]
+"""The options given, by name without dashes; a flag has the value ''."""
+
+
+def apply(tree: str, store: Store, options: Options) -> Outcome:
+    """apply the stack of the release that TREE is, whole or not at all"""
+    dry_run = "dry-run" in options
+    return commands.apply(tree, store, options.get("release"), dry_run, None, False)
+
+
+def unapply(tree: str, store: Store, options: Options) -> Outcome:
+    """take the stack out again: the exact bytes and modes of the release"""
+    return commands.unapply(tree, store)
+
+
+def status(tree: str, store: Store, options: Options) -> Outcome:
+    """name the release, the state, and what each touched file is"""
+    return commands.status(tree, store)
+
+
+def releases(tree: str, store: Store, options: Options) -> Outcome:
+    """list the releases that have a stack"""
+    return commands.releases(store)
+
+
+def lint(tree: str, store: Store, options: Options) -> Outcome:
+    """judge the stacks themselves, and report every finding"""
+    from verify.lint import lint_command
+
+    return lint_command(store)
+
+
+Verb = Callable[[str, Store, Options], Outcome]
+VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, status, releases, lint)}
+WITHOUT_TREE = ("releases", "lint")
+EVERYWHERE = ("json", "stacks=", "help")
+OPTIONS = {"apply": ("release=", "dry-run", "tests=")}
+TESTS = ("none",)
+
+
+def usage(name: str) -> str:
+    """Return the help of one verb, or of all."""
+    from stack.usage import of_verb, overview
+
+    what = {verb: run.__doc__ or "" for verb, run in VERBS.items()}
+    if not name:
+        return overview(__doc__ or "", what)
+    known = (*OPTIONS.get(name, ()), *EVERYWHERE)
+    return of_verb(name, what[name], known, name not in WITHOUT_TREE)
+
+
+def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
+    """Return verb, TREE and options; raise Usage for a command line that is not one."""
+    name = argv[0] if argv else ""
+    if name in ("-h", "--help"):
+        return "", "", {"help": ""}
+    if name not in VERBS:
+        raise Usage(f"{name or 'no verb'}: expected one of {', '.join(VERBS)}", "apply.py --help")
+    try:
+        known = [*OPTIONS.get(name, ()), *EVERYWHERE]
+        pairs, rest = getopt.gnu_getopt(argv[1:], "h", known)
+    except getopt.GetoptError as error:
+        raise Usage(f"{name}: {error}", f"apply.py {name} --help") from error
+    options = {
+        option.lstrip("-").replace("h", "help", option == "-h"): value for option, value in pairs
+    }
+    if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
+        expected = "no argument" if name in WITHOUT_TREE else "one TREE"
+        raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")
+    if options.get("tests", "none") not in TESTS:
+        raise Usage(f"--tests {options['tests']}: expected one of {', '.join(TESTS)}")
+    return name, rest[0] if rest else "", options
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; return its exit code. The one place where errors become messages."""
+    name, tree, options = argv[0] if argv else "", "", {"json": ""} if "--json" in argv else {}
+    try:
+        name, tree, options = parse(argv)
+        if "help" in options:
+            sys.stdout.write(usage(name))
+            return int(Exit.DONE)
+        outcome = VERBS[name](tree, Store(options.get("stacks", HERE)), options)
+    except StackError as error:
+        outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None)
+    except KeyboardInterrupt:
+        outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted; the tree is as it was")
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        outcome = Outcome(name, Exit.BUG, "error", f"a bug of ours: {error!r}")
+    return report(outcome, "json" in options)
+
+
+def report(outcome: Outcome, as_json: bool) -> int:
+    """Print the outcome; return its exit code."""
+    text = to_json(outcome) if as_json else to_text(outcome)
+    stream = sys.stdout if as_json or outcome.outcome != "error" else sys.stderr
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return int(outcome.exit)
+
+
+if __name__ == "__main__":
+    gc.disable()  # a run this short leaves no cycles worth the search for them
+    sys.exit(main(sys.argv[1:]))

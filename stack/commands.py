@@ -1,0 +1,208 @@
+"""What the verbs do to a tree, each from one reading of it to one outcome.
+
+A proof is handed in: the engine knows no torch and no test runner (see Prove).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from stack.errors import Environment, Exit, Refused
+from stack.journal import pending, recover
+from stack.lock import locked, try_lock
+from stack.message import describe, headline, refusal
+from stack.outcome import Claim, Outcome
+from stack.plan import Plan, Step, plan_apply, plan_unapply
+from stack.state import Standing, State, identify
+from stack.store import Store
+from stack.transaction import commit
+from stack.tree import Entry, Kind, Tree
+
+
+class Proof(NamedTuple):
+    """What a verification of a plan's result came to."""
+
+    proven: bool
+    message: str
+    claims: tuple[Claim, ...] = ()
+    data: Mapping[str, Any] = {}
+
+
+Prove = Callable[[Tree, State, Plan], Proof]
+"""Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
+
+
+def apply(
+    root: str, store: Store, release: str | None, dry_run: bool, prove: Prove | None, keep: bool
+) -> Outcome:
+    """Apply what is missing of the stack of the release that the tree is, whole or not at all.
+
+    release: what the user believes the tree is. prove: None proves nothing but digests.
+    keep: write the result even if the proof fails. Raises StackError; the tree is then as it was.
+    """
+    if release:
+        store.release(release)
+    with Tree(root) as tree:
+        if dry_run:
+            _check_not_interrupted(tree)
+            return _apply(tree, store, release, None, prove, keep)
+        with locked(tree) as have_lock:
+            recover(tree, have_lock)
+            return _apply(tree, store, release, have_lock, prove, keep)
+
+
+def _apply(
+    tree: Tree,
+    store: Store,
+    release: str | None,
+    have_lock: bool | None,
+    prove: Prove | None,
+    keep: bool,
+) -> Outcome:
+    entries = tree.read_all(store.paths)
+    state = identify(store, entries, release)
+    if state.standing is Standing.FIXED:
+        message = f"{tree.root}: {headline(state)}: nothing to do"
+        return Outcome("apply", Exit.DONE, "fixed upstream", message, "", tree.root, state)
+    _gate(state, tree, release)
+    if state.standing is not Standing.APPLIED:
+        _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
+    plan = plan_apply(state, entries)
+    proof = prove(tree, state, plan) if prove else None
+    if proof and not (proof.proven or keep):
+        message = f"{proof.message}\n{tree.root}: nothing was applied"
+        return _unproven(proof, message, "not proven", tree, state)
+    if have_lock is not None:
+        commit(tree, plan, have_lock)
+    return _applied(tree, state, plan, have_lock is None, proof)
+
+
+def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None) -> Outcome:
+    name = "would apply" if dry else "applied"
+    message = _what_was_done(tree, state, plan, name, state.total - state.applied)
+    if state.standing is Standing.APPLIED:
+        name = "already applied"
+        message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+    if not dry:
+        state = state._replace(standing=Standing.APPLIED, applied=state.total)
+    claims = (_by_digest(state, "result"), *(proof.claims if proof else ()))
+    if proof and not proof.proven:
+        kept = f"{proof.message}\n{message}\n  kept although it is not proven, as --keep asks"
+        return _unproven(proof, kept, f"{name}, not proven", tree, state)
+    if proof:
+        message = f"{message}\n{proof.message}"
+    data = proof.data if proof else {}
+    return Outcome("apply", Exit.DONE, name, message, "", tree.root, state, claims, data)
+
+
+def _unproven(proof: Proof, message: str, name: str, tree: Tree, state: State) -> Outcome:
+    root, data = tree.root, proof.data
+    return Outcome("apply", Exit.UNPROVEN, name, message, "", root, state, proof.claims, data)
+
+
+def unapply(root: str, store: Store) -> Outcome:
+    """Take the stack out again: the exact bytes and modes of the release."""
+    with Tree(root) as tree, locked(tree) as have_lock:
+        recover(tree, have_lock)
+        entries = tree.read_all(store.paths)
+        state = identify(store, entries)
+        _gate(state, tree, None)
+        if state.standing is not Standing.PRISTINE:
+            _check_quilt(tree, entries, state, "quilt pop -a")
+        plan = plan_unapply(state, entries)
+        commit(tree, plan, have_lock)
+        name = "unapplied"
+        message = _what_was_done(tree, state, plan, name, state.applied)
+        if state.standing is Standing.PRISTINE:
+            name = "already unapplied"
+            message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+        state = state._replace(standing=Standing.PRISTINE, applied=0)
+        claims = (_by_digest(state, "base"),)
+        return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims)
+
+
+def status(root: str, store: Store) -> Outcome:
+    """Name the release, the state, and what each touched file is. Writes nothing."""
+    with Tree(root) as tree:
+        interrupted = pending(tree)
+        state = identify(store, tree.read_all(store.paths))
+        tip = _interrupted_tip(tree) if interrupted else ""
+    message = f"{root}: {describe(state)}"
+    return Outcome("status", Exit.DONE, "state", message, tip, root, state, (), {}, interrupted)
+
+
+def releases(store: Store) -> Outcome:
+    """List the releases that have a stack."""
+    rows = [
+        {"release": release.name, **release.about, "patches": list(release.series)}
+        for release in store.releases
+    ]
+    lines = [
+        f"{row['release']}: torch {row['torch']}, upstream {row['upstream_commit'][:12]}, "
+        f"fixed in {row['fixed_in']}\n" + "\n".join(f"  {name}" for name in row["patches"])
+        for row in rows
+    ]
+    return Outcome("releases", Exit.DONE, "releases", "\n".join(lines), data={"releases": rows})
+
+
+def _gate(state: State, tree: Tree, believed: str | None) -> None:
+    """Let pass only a tree that is some step of a series, and the one that the user means."""
+    known = state.standing in (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
+    if state.release and believed and believed != state.release.name and known:
+        raise Refused(
+            f"{tree.root}: is {state.release.name} by digest, not {believed} as --release says",
+            f"Leave --release out, or name {state.release.name}.",
+        )
+    if not known:
+        raise Refused(*refusal(state, tree))
+
+
+def _check_quilt(tree: Tree, entries: Mapping[str, Entry], state: State, command: str) -> None:
+    if tree.read(".pc/applied-patches").kind is not Kind.FILE or state.release is None:
+        return
+    from stack.quilt import holding
+
+    held = holding(tree, entries)
+    if held:
+        folder, series = state.release.label, state.release.series_label
+        stacks = state.release.stacks
+        raise Environment(
+            f"{tree.root}: quilt is in charge here: .pc says that it has applied {', '.join(held)}",
+            "Let quilt do it, with the QUILT_PATCHES and QUILT_SERIES that it was told, such as: "
+            f"QUILT_PATCHES={stacks}/{folder} QUILT_SERIES={stacks}/{series} {command}",
+        )
+
+
+def _check_not_interrupted(tree: Tree) -> None:
+    if pending(tree):
+        raise Environment(
+            f"{tree.root}: a run is at work here, or was cut off",
+            "Run the command without --dry-run: it first puts the tree right.",
+        )
+
+
+def _interrupted_tip(tree: Tree) -> str:
+    if try_lock(tree) is None:
+        return "Another run is at work here just now."
+    return f"A run was cut off here. To put the tree right: apply.py unapply {tree.root}"
+
+
+def _what_was_done(tree: Tree, state: State, plan: Plan, verb: str, count: int) -> str:
+    assert state.release is not None
+    noun = "patch" if count == 1 else "patches"
+    lines = [f"{tree.root}: {state.release.name}: {verb} {count} {noun}"]
+    return "\n".join([*lines, *(f"  {step.path}: {_change(step)}" for step in plan.steps)])
+
+
+def _change(step: Step) -> str:
+    if step.after is None:
+        return "removed"
+    return "new" if step.before.kind is Kind.ABSENT else "changed"
+
+
+def _by_digest(state: State, name: str) -> Claim:
+    release = state.release
+    assert release is not None
+    count = len(release.result if name == "result" else release.base)
+    return Claim(f"{count} files are those of {release.label}/{name}.sha256", "by digest")

@@ -1,0 +1,225 @@
+"""The journal of a transaction: what was there, so that a kill at any point can be undone.
+
+It is a directory in TREE, on the same file system as the files. It holds, for the n-th file of the
+plan, `n.new` (the staged file) and `n.old` (a hard link to the original, times and owner included),
+and `record`, which is written when all is staged and removed when all is in place:
+
+- without a whole `record`, no file of the tree has been touched, or all are in place: what is left
+  goes;
+- with `record`, the originals go back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from stack.digest import sha256
+from stack.errors import Environment, Malformed
+from stack.lock import this_host
+from stack.paths import JOURNAL, check_path
+from stack.tree import Kind, Tree, read_at
+
+_HEADER = "torch-musa-patches journal 1"
+_END = "end"
+
+
+class Line(NamedTuple):
+    """One file of the record: digests of both images, `-` where the file is absent."""
+
+    number: int
+    before: str
+    after: str
+    path: str
+
+
+class Record(NamedTuple):
+    """What `record` holds."""
+
+    host: str
+    pid: int
+    files: tuple[Line, ...]
+    made: tuple[str, ...]
+    """Directories that the plan makes, outermost first."""
+    gone: tuple[tuple[int, str], ...]
+    """Mode and path of the directories that the plan empties and removes, innermost first."""
+
+
+def format_record(record: Record) -> bytes:
+    """Return the record as text lines; paths are plain ASCII (stack.paths)."""
+    lines = [_HEADER, f"host {record.host}", f"pid {record.pid}"]
+    lines += [f"file {line.number} {line.before} {line.after} {line.path}" for line in record.files]
+    lines += [f"made {path}" for path in record.made]
+    lines += [f"gone {mode:o} {path}" for mode, path in record.gone]
+    return ("\n".join([*lines, _END]) + "\n").encode()
+
+
+def parse_record(data: bytes, where: str) -> Record | None:
+    """Return the record, or None for one that was cut off while it was written.
+
+    Raises Environment when it is not one of ours.
+    """
+    if not data.endswith(f"\n{_END}\n".encode()):
+        return None
+    try:
+        header, host, pid, *rest = data.decode("ascii").splitlines()[:-1]
+        words = [line.split(" ") for line in rest]
+        files = tuple(Line(int(w[1]), w[2], w[3], w[4]) for w in words if w[0] == "file")
+        made = tuple(w[1] for w in words if w[0] == "made")
+        gone = tuple((int(w[1], 8), w[2]) for w in words if w[0] == "gone")
+        if header != _HEADER or len(files) + len(made) + len(gone) != len(rest):
+            raise ValueError("odd lines")
+        for path in [line.path for line in files] + [*made] + [path for _, path in gone]:
+            check_path(path, where)
+        host, pid = host.removeprefix("host "), pid.removeprefix("pid ")
+        return Record(host, int(pid), files, made, gone)
+    except (ValueError, IndexError, Malformed) as error:
+        raise Environment(
+            f"{where}: is not a journal that this version can read: {error}",
+            "Nothing was changed. Compare the *.old files in it with the tree, then remove it.",
+        ) from error
+
+
+def pending(tree: Tree) -> bool:
+    """Whether a journal lies in the tree: a run is at work, or was cut off."""
+    return tree.read(JOURNAL).kind is Kind.DIRECTORY
+
+
+def recover(tree: Tree, have_lock: bool) -> bool:
+    """Undo what a run left that was cut off; return whether there was one.
+
+    have_lock: whether the lock of this tree is held, which proves that no such run still lives on
+    this machine. Raises Environment for a run of another machine.
+    """
+    if not pending(tree):
+        return False
+    handle = os.open(JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=tree.handle)
+    try:
+        entry = read_at(handle, "record")
+        if entry.kind is Kind.FILE:
+            record = parse_record(entry.data, f"{tree.root}/{JOURNAL}/record")
+            if record:
+                _check_owner(tree, record, have_lock)
+                undo(tree, handle, record)
+        clear(tree, handle)
+    finally:
+        os.close(handle)
+    return True
+
+
+def _check_owner(tree: Tree, record: Record, have_lock: bool) -> None:
+    name, boot = this_host().split(" ")
+    host = record.host.split(" ")
+    same_boot = boot != "-" and host[-1] == boot
+    if not same_boot and host[0] != name:
+        raise Environment(
+            f"{tree.root}: a run on the machine {host[0]} was cut off here, or is still at work",
+            "Run any command of this tool on that machine; it puts the tree right.",
+        )
+    if same_boot and not have_lock and _alive(record.pid):
+        raise Environment(f"{tree.root}: process {record.pid} is at work here")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def undo(tree: Tree, handle: int, record: Record) -> None:
+    """Put every file of the record back, last one first. Can itself be cut off and run again."""
+    for mode, path in reversed(record.gone):
+        _make_again(tree, mode, path)
+    for line in reversed(record.files):
+        _undo_file(tree, handle, line)
+    for path in reversed(record.made):
+        remove_empty(tree, path)
+    os.unlink("record", dir_fd=handle)
+
+
+def _make_again(tree: Tree, mode: int, path: str) -> None:
+    folder = tree.folder(path)
+    name = path.rsplit("/", 1)[-1]
+    try:
+        os.mkdir(name, dir_fd=folder)
+        os.chmod(name, mode, dir_fd=folder)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(folder)
+
+
+def _undo_file(tree: Tree, handle: int, line: Line) -> None:
+    try:
+        folder = tree.folder(line.path)
+    except FileNotFoundError:
+        return  # a directory that was still to be made
+    name, old = line.path.rsplit("/", 1)[-1], f"{line.number}.old"
+    try:
+        if not _untouched(handle, old, folder, name):
+            _put_back(tree, handle, line, folder)
+            os.fsync(folder)
+        unlink(handle, old)
+    finally:
+        os.close(folder)
+
+
+def _untouched(handle: int, old: str, folder: int, name: str) -> bool:
+    """Whether the file is still the one inode that `n.old` is a second link to."""
+    try:
+        kept = os.stat(old, dir_fd=handle, follow_symlinks=False)
+        here = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(kept, here)
+
+
+def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
+    name, old = line.path.rsplit("/", 1)[-1], f"{line.number}.old"
+    entry = read_at(folder, name)
+    now = sha256(entry.data) if entry.kind is Kind.FILE else "-"
+    if now == line.before:
+        return
+    if now != line.after:
+        raise Environment(
+            f"{tree.root}/{line.path}: was changed by somebody else during the run; it is left",
+            f"The original is kept as {tree.root}/{JOURNAL}/{old}. Put the file right by hand, "
+            f"then remove {JOURNAL}.",
+        )
+    if line.before == "-":
+        unlink(folder, name)
+    else:
+        os.rename(old, name, src_dir_fd=handle, dst_dir_fd=folder)
+
+
+def clear(tree: Tree, handle: int) -> None:
+    """Remove the journal's own files and the journal."""
+    for name in sorted(os.listdir(handle)):
+        unlink(handle, name)
+    os.rmdir(JOURNAL, dir_fd=tree.handle)
+
+
+def unlink(handle: int, name: str) -> None:
+    """Remove a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=handle)
+
+
+def remove_empty(tree: Tree, path: str) -> bool:
+    """Remove a directory if it is empty; return whether it went."""
+    try:
+        folder = tree.folder(path)
+    except OSError:
+        return False
+    try:
+        os.rmdir(path.rsplit("/", 1)[-1], dir_fd=folder)
+    except OSError:
+        return False
+    finally:
+        os.close(folder)
+    return True

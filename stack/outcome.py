@@ -1,0 +1,94 @@
+"""What a command came to: one record, printed as text or as JSON.
+
+JSON, schema 1, one object for every command, keys always present:
+  schema    1
+  command   the verb
+  exit      the exit code (stack.errors.Exit)
+  outcome   one word or two: applied, already applied, would apply, unapplied, already unapplied,
+            would restore, fixed upstream, state, releases, lint, proven, not proven, scan, or error
+  message   for people; tip: what to do next, may be empty
+  tree      the path as given, or null
+  state     null, or {standing, release, applied, total, note, interrupted, files}, where a file is
+            {path, kind, steps, line, note}; steps are [first, last] ranges of the release's series
+  claims    [{claim, how}]: what the command established, and how
+  data      what only this command has: releases, findings, hits; else {}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stack.errors import Exit
+from stack.state import State
+
+
+class Claim(NamedTuple):
+    """What was established, and how: by digest, by source reading, by import, on a device."""
+
+    claim: str
+    how: str
+
+
+class Outcome(NamedTuple):
+    """The record of one command."""
+
+    command: str
+    exit: Exit
+    outcome: str
+    message: str
+    tip: str = ""
+    tree: str | None = None
+    state: State | None = None
+    claims: tuple[Claim, ...] = ()
+    data: Mapping[str, Any] = {}
+    interrupted: bool = False
+
+
+def to_text(outcome: Outcome) -> str:
+    """Return the outcome for people."""
+    lines = [outcome.message]
+    lines += [f"  {claim.claim} ({claim.how})" for claim in outcome.claims]
+    if outcome.tip:
+        lines.append(f"TIP: {outcome.tip}")
+    return "\n".join(lines) + "\n"
+
+
+def to_json(outcome: Outcome) -> str:
+    """Return the outcome as one JSON object, schema 1 (module docstring)."""
+    import json
+
+    value = {
+        "schema": 1,
+        "command": outcome.command,
+        "exit": int(outcome.exit),
+        "outcome": outcome.outcome,
+        "message": outcome.message,
+        "tip": outcome.tip,
+        "tree": outcome.tree,
+        "state": _state(outcome.state, outcome.interrupted) if outcome.state else None,
+        "claims": [claim._asdict() for claim in outcome.claims],
+        "data": dict(outcome.data),
+    }
+    return json.dumps(value, indent=1, ensure_ascii=True) + "\n"
+
+
+def _state(state: State, interrupted: bool) -> dict[str, Any]:
+    return {
+        "standing": state.standing.value,
+        "release": state.release.name if state.release else None,
+        "applied": state.applied,
+        "total": state.total,
+        "note": state.note,
+        "interrupted": interrupted,
+        "files": [
+            {
+                "path": evidence.path,
+                "kind": evidence.kind,
+                "steps": [list(span) for span in evidence.spans],
+                "line": evidence.line,
+                "note": evidence.note,
+            }
+            for evidence in state.files
+        ],
+    }

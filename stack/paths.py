@@ -1,0 +1,45 @@
+"""The paths that a patch, a pin or a series may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stack.errors import Malformed
+
+JOURNAL = ".torch-musa-patches"
+"""The directory in TREE that a running transaction uses; no patch may reach into it."""
+
+_FORBIDDEN = frozenset(" \"'\\")
+
+
+def check_path(path: str, where: str) -> str:
+    """Return path, or raise Malformed naming `where` when it could reach outside the tree.
+
+    A path is printable ASCII without spaces, quotes and backslashes: what git writes unquoted and
+    every applier reads alike. A name with a space cannot be told apart in a `diff --git` line.
+    """
+    plain = path.isascii() and path.isprintable() and not _FORBIDDEN.intersection(path)
+    if not plain or len(path) > 1024:
+        raise Malformed(
+            f"{where}: the name {path[:80]!r} is not plain ASCII without spaces and quotes"
+        )
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            raise Malformed(f"{where}: {path!r} is absolute or leaves the tree")
+        if _is_git_directory(part) or part.lower() == JOURNAL:
+            raise Malformed(f"{where}: {path!r} reaches into {part}, which no patch may touch")
+    return path
+
+
+def _is_git_directory(part: str) -> bool:
+    """Whether git's own guards refuse this name (git manual, core.protectHFS, core.protectNTFS)."""
+    return part.lower().partition(":")[0].rstrip(".") in (".git", "git~1")
+
+
+def check_twins(paths: Iterable[str], where: str) -> None:
+    """Raise Malformed when two of the paths are one file where case does not matter."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        twin = seen.setdefault(path.lower(), path)
+        if twin != path:
+            raise Malformed(f"{where}: {twin!r} and {path!r} differ in case only")

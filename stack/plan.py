@@ -1,0 +1,127 @@
+"""A plan: for every touched file, what is there now and what shall be there. Pure; no disk.
+
+Every image on the way is checked against the blob ids of the patches, and the last one against the
+pins: a plan that exists leads to the pinned bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from stack.digest import git_blob, sha256, split_lines
+from stack.errors import Malformed
+from stack.hunk import apply_hunks
+from stack.patch import FileChange
+from stack.state import State
+from stack.store import Release
+from stack.tree import Entry, Kind
+
+
+class File(NamedTuple):
+    """The content of a file to be: its bytes, and whether it is executable."""
+
+    data: bytes
+    executable: bool
+
+
+class Step(NamedTuple):
+    """One file: `before` is what was read, `after` is None for a file that goes."""
+
+    path: str
+    before: Entry
+    after: File | None
+
+
+class Plan(NamedTuple):
+    """All steps of one command, and the directories that must stay though they become empty."""
+
+    steps: tuple[Step, ...]
+    kept: frozenset[str] = frozenset()
+
+
+def plan_apply(state: State, entries: Mapping[str, Entry]) -> Plan:
+    """Plan the patches that are not in yet. The state is PRISTINE, PARTLY or APPLIED."""
+    release = _release(state)
+    changes = [patch.files for patch in release.patches[state.applied :]]
+    after = _images(release, entries, changes, reverse=False)
+    _check_pins(after, release, release.result, "result")
+    return Plan(_steps(entries, after))
+
+
+def plan_unapply(state: State, entries: Mapping[str, Entry]) -> Plan:
+    """Plan the way back from the patches that are in."""
+    release = _release(state)
+    changes = [patch.files for patch in reversed(release.patches[: state.applied])]
+    after = _images(release, entries, changes, reverse=True)
+    _check_pins(after, release, release.base, "base")
+    goes = any(image is None for image in after.values())
+    kept = release.about["directories"] if goes else ()
+    return Plan(_steps(entries, after), frozenset(kept))
+
+
+def _release(state: State) -> Release:
+    assert state.release is not None, "only a state with a release is planned from"
+    return state.release
+
+
+def _images(
+    release: Release,
+    entries: Mapping[str, Entry],
+    changes: Iterable[tuple[FileChange, ...]],
+    reverse: bool,
+) -> dict[str, File | None]:
+    """Return each touched file after the changes, in their order."""
+    images: dict[str, File | None] = {
+        path: File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
+        for path in release.paths
+        for entry in (entries[path],)
+    }
+    for group in changes:
+        for change in group:
+            where = f"{release.name}: {change.path}"
+            images[change.path] = change_file(images[change.path], change, reverse, where)
+    return images
+
+
+def change_file(image: File | None, change: FileChange, reverse: bool, where: str) -> File | None:
+    """Return the file after one change of one patch, forward or back.
+
+    Raises Refused where a hunk does not match, Malformed where a blob id is not that of the bytes.
+    """
+    old, new = (change.new_blob, change.old_blob) if reverse else (change.old_blob, change.new_blob)
+    mode = change.old_mode if reverse else change.new_mode
+    data = image.data if image else b""
+    if image and old and git_blob(data) != old:
+        raise Malformed(f"{where}: the bytes are not those of blob {old[:12]} in the index line")
+    lines = apply_hunks(split_lines(data), change.hunks, reverse, where)
+    result = b"".join(lines)
+    if mode is None:
+        return None
+    if new and git_blob(result) != new:
+        raise Malformed(f"{where}: the hunks do not lead to blob {new[:12]} of the index line")
+    return File(result, mode == 0o755)
+
+
+def _check_pins(
+    images: Mapping[str, File | None], release: Release, pins: Mapping[str, str], name: str
+) -> None:
+    for path in release.paths:
+        image = images[path]
+        if (sha256(image.data) if image else None) != pins.get(path):
+            label = f"{release.label}/{name}.sha256"
+            raise Malformed(f"{label}: {path}: the stack does not lead to this digest")
+
+
+def _steps(entries: Mapping[str, Entry], after: Mapping[str, File | None]) -> tuple[Step, ...]:
+    return tuple(
+        Step(path, entries[path], image)
+        for path, image in sorted(after.items())
+        if not _same(entries[path], image)
+    )
+
+
+def _same(entry: Entry, image: File | None) -> bool:
+    if image is None:
+        return entry.kind is Kind.ABSENT
+    return entry.kind is Kind.FILE and image == File(entry.data, entry.executable)

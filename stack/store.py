@@ -1,0 +1,161 @@
+"""The releases as data: a folder with `series/<release>` and `patches/<release>/`.
+
+Nothing is read before it is asked for: to name a pristine tree takes the pins alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from stack.errors import Environment, Malformed, Usage
+from stack.patch import LARGEST, Patch, parse_patch
+from stack.paths import check_path, check_twins
+from stack.pins import parse_pins
+from stack.series import parse_series
+
+
+class Release:
+    """One release of upstream and the stack for it; every part is read once, when asked for."""
+
+    def __init__(self, stacks: str, name: str) -> None:
+        self.name = name
+        self.stacks = stacks
+        self.series_label = f"series/{name}"
+        self.label = f"patches/{name}"
+        """The folder of the patches and pins, as messages name it: from the stacks folder on."""
+
+    def read(self, label: str) -> bytes:
+        """Return the bytes of one data file; raise Malformed or Environment naming it."""
+        try:
+            with open(f"{self.stacks}/{label}", "rb") as file:
+                data = file.read(LARGEST + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Malformed(
+                f"{label}: is missing", f"Release {self.name} is not complete."
+            ) from None
+        except OSError as error:
+            raise Environment(f"{label}: cannot be read: {error.strerror}") from error
+        if len(data) > LARGEST:
+            raise Malformed(f"{label}: has more than {LARGEST} bytes")
+        return data
+
+    @cached_property
+    def series(self) -> tuple[str, ...]:
+        return parse_series(self.read(self.series_label), self.series_label)
+
+    @cached_property
+    def patches(self) -> tuple[Patch, ...]:
+        return tuple(self.patch(name) for name in self.series)
+
+    def patch(self, name: str) -> Patch:
+        """Return one patch of the release's folder."""
+        label = f"{self.label}/{name}"
+        return parse_patch(self.read(label), label)
+
+    def _pins(self, name: str) -> dict[str, str]:
+        label = f"{self.label}/{name}"
+        return parse_pins(self.read(label), label)
+
+    @cached_property
+    def base(self) -> Mapping[str, str]:
+        """SHA-256 of each touched file before the stack; without the files that the stack makes."""
+        return self._pins("base.sha256")
+
+    @cached_property
+    def result(self) -> Mapping[str, str]:
+        """SHA-256 of each touched file after the stack; without the files that it deletes."""
+        return self._pins("result.sha256")
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The touched paths, sorted."""
+        paths = sorted({**self.base, **self.result})
+        check_twins(paths, self.label)
+        return tuple(paths)
+
+    @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """release.json: upstream_commit, torch, fixed_in, and `directories`, those of the release's
+        own directories in which the stack makes files (so that unapply never removes them)."""
+        about = self._json("release.json")
+        texts = [about.get(key) for key in ("upstream_commit", "torch", "fixed_in")]
+        folders = about.get("directories")
+        if not all(isinstance(text, str) for text in texts) or not isinstance(folders, list):
+            raise Malformed(
+                f"{self.label}/release.json: needs the texts upstream_commit, torch "
+                "and fixed_in, and the list directories"
+            )
+        for folder in folders:
+            check_path(str(folder), f"{self.label}/release.json")
+        return about
+
+    @cached_property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """fingerprint.json: size, sha256, git_blob and line digests of each file of the base."""
+        prints = self._json("fingerprint.json")
+        for path, entry in prints.items():
+            if not isinstance(entry, dict) or not isinstance(entry.get("lines"), list):
+                raise Malformed(f"{self.label}/fingerprint.json: {path}: no lines")
+        return prints
+
+    def _json(self, name: str) -> dict[str, Any]:
+        import json
+
+        label = f"{self.label}/{name}"
+        try:
+            value = json.loads(self.read(label))
+        except (ValueError, RecursionError) as error:
+            raise Malformed(f"{label}: {error}") from error
+        if not isinstance(value, dict):
+            raise Malformed(f"{label}: is not a JSON object")
+        return value
+
+
+class Store:
+    """The releases under one stacks folder."""
+
+    def __init__(self, stacks: str) -> None:
+        self.stacks = os.path.abspath(stacks)
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:
+        """All releases, oldest version first; raise Usage when the folder has none."""
+        try:
+            names = os.listdir(f"{self.stacks}/series")
+        except OSError as error:
+            raise Usage(
+                f"{self.stacks}: no stacks here: series: {error.strerror}",
+                "--stacks names a folder that holds series/ and patches/.",
+            ) from error
+        names = [name for name in names if name[:1].isdigit()]
+        if not names:
+            raise Usage(f"{self.stacks}/series: names no release")
+        return tuple(Release(self.stacks, name) for name in sorted(names, key=version_key))
+
+    def release(self, name: str) -> Release:
+        """Return one release by name; raise Usage with the known names."""
+        for release in self.releases:
+            if release.name == name:
+                return release
+        known = ", ".join(release.name for release in self.releases)
+        raise Usage(f"release {name!r} has no stack here", f"Known: {known}.")
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that some release's stack touches, sorted."""
+        return tuple(sorted({path for release in self.releases for path in release.paths}))
+
+
+def version_key(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts 2.9.1.post1 before 2.11.0.
+
+    >>> sorted(["2.11.0.post1", "2.9.1", "2.9.1.post1"], key=version_key)
+    ['2.9.1', '2.9.1.post1', '2.11.0.post1']
+    """
+    import re
+
+    parts = re.findall(r"\d+|[A-Za-z]+", name)
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]

@@ -1,0 +1,209 @@
+"""Make a plan true on disk, all or nothing.
+
+Stage every new file beside the tree's own, keep a hard link to every original, write the record,
+replace, clean up. Up to the record nothing of the tree is touched; from then on any failure puts
+the originals back, and a kill leaves a journal from which the next run does so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from stack.digest import sha256
+from stack.errors import Environment, Refused
+from stack.journal import Line, Record, clear, format_record, remove_empty, undo, unlink
+from stack.lock import this_host
+from stack.paths import JOURNAL
+from stack.plan import File, Plan, Step
+from stack.tree import Entry, Kind, Tree, read_at
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def commit(tree: Tree, plan: Plan, have_lock: bool) -> None:
+    """Make the plan true. The caller holds the tree's lock and has recovered what lay there.
+
+    have_lock: whether the file system has a lock (stack.lock); without it, the journal is one.
+    Raises Refused when a file is no longer what the plan was made from, Environment when the disk
+    or its permissions prevent the work; either way the tree is as it was.
+    """
+    if not plan.steps:
+        return
+    try:
+        with _journal(tree, have_lock) as handle:
+            _run(tree, handle, plan)
+    except OSError as error:
+        name = f" {error.filename}" if isinstance(error.filename, str) else ""
+        raise Environment(
+            f"{tree.root}: cannot be changed:{name} {error.strerror}", "The tree is as it was."
+        ) from error
+
+
+def _run(tree: Tree, handle: int, plan: Plan) -> None:
+    try:
+        record = _stage(tree, handle, plan)
+    except BaseException:
+        unlink(handle, "record")  # it may be there in part; no file of the tree has been touched
+        raise
+    replaced = 0
+    try:
+        for path in record.made:
+            _make(tree, path)
+        for number, step in enumerate(plan.steps):
+            _replace(tree, handle, number, step)
+            replaced += 1
+        _settle(tree, record)
+        # The point of no return: without a record, what is in place stays.
+        os.unlink("record", dir_fd=handle)
+    except BaseException:
+        undo(tree, handle, record._replace(files=record.files[: replaced + 1]))
+        raise
+
+
+@contextmanager
+def _journal(tree: Tree, have_lock: bool) -> Iterator[int]:
+    try:
+        os.mkdir(JOURNAL, 0o700, dir_fd=tree.handle)
+    except FileExistsError as error:
+        raise Environment(f"{tree.root}: another run is at work here ({JOURNAL})") from error
+    handle = os.open(JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=tree.handle)
+    try:
+        yield handle
+    finally:
+        try:
+            if "record" not in os.listdir(handle):
+                clear(tree, handle)
+        finally:
+            os.close(handle)
+
+
+def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
+    """Write every new file, link every original, then the record. Touches no file of the tree."""
+    for number, step in enumerate(plan.steps):
+        if step.after is not None:
+            _write(handle, f"{number}.new", step.after, step.before)
+        if step.before.kind is Kind.FILE:
+            with _folder(tree, step.path) as (folder, name):
+                os.link(
+                    name,
+                    f"{number}.old",
+                    src_dir_fd=folder,
+                    dst_dir_fd=handle,
+                    follow_symlinks=False,
+                )
+    files = tuple(
+        Line(
+            number, _digest(step.before), sha256(step.after.data) if step.after else "-", step.path
+        )
+        for number, step in enumerate(plan.steps)
+    )
+    made = tuple(_missing_folders(tree, plan.steps))
+    record = Record(this_host(), os.getpid(), files, made, tuple(_emptied_folders(tree, plan)))
+    _write(handle, "record", File(format_record(record), False), None)
+    os.fsync(handle)
+    return record
+
+
+def _digest(entry: Entry) -> str:
+    return sha256(entry.data) if entry.kind is Kind.FILE else "-"
+
+
+def _write(handle: int, name: str, file: File, like: Entry | None) -> None:
+    """Write a staged file with the mode and the owner of the file that it replaces."""
+    descriptor = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=handle)
+    try:
+        view = memoryview(file.data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if like is not None and like.kind is Kind.FILE:
+            now = os.fstat(descriptor)
+            if (now.st_uid, now.st_gid) != (like.uid, like.gid):
+                os.fchown(descriptor, like.uid, like.gid)
+            os.fchmod(descriptor, _mode(like, file.executable))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mode(like: Entry, executable: bool) -> int:
+    if executable == like.executable:
+        return like.mode
+    # As git does: everybody who may read may execute.
+    return like.mode | (like.mode & 0o444) >> 2 if executable else like.mode & ~0o111
+
+
+def _missing_folders(tree: Tree, steps: Iterable[Step]) -> Iterator[str]:
+    """Yield the directories that new files need and that are not there, outermost first."""
+    seen: set[str] = set()
+    for step in steps:
+        parts = step.path.split("/")[:-1] if step.after else []
+        for depth in range(1, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            if path not in seen and tree.read(path).kind is Kind.ABSENT:
+                yield path
+            seen.add(path)
+
+
+@contextmanager
+def _folder(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
+    folder = tree.folder(path)
+    try:
+        yield folder, path.rsplit("/", 1)[-1]
+    finally:
+        os.close(folder)
+
+
+def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
+    """Yield mode and path of what becomes empty and is not the release's own, innermost first."""
+    goes = {step.path for step in plan.steps if step.after is None}
+    for path in sorted(
+        {folder for gone in goes for folder in _parents(gone)}, key=len, reverse=True
+    ):
+        handle = tree.folder(f"{path}/")
+        try:
+            left = {f"{path}/{name}" for name in os.listdir(handle)} - goes
+            if not left and path not in plan.kept:
+                goes.add(path)
+                yield stat.S_IMODE(os.fstat(handle).st_mode), path
+        finally:
+            os.close(handle)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _make(tree: Tree, path: str) -> None:
+    with _folder(tree, path) as (folder, name):
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _replace(tree: Tree, handle: int, number: int, step: Step) -> None:
+    with _folder(tree, step.path) as (folder, name):
+        if read_at(folder, name) != step.before:
+            raise Refused(
+                f"{tree.root}/{step.path}: was changed by somebody else during this run",
+                "Nothing was applied. Look at the file, then run the command again.",
+            )
+        if step.after is None:
+            os.unlink(name, dir_fd=folder)
+        else:
+            os.rename(f"{number}.new", name, src_dir_fd=handle, dst_dir_fd=folder)
+
+
+def _settle(tree: Tree, record: Record) -> None:
+    """Remove the emptied directories; make the names of all others durable."""
+    for _, path in record.gone:
+        remove_empty(tree, path)
+    gone = {path for _, path in record.gone}
+    for path in sorted({line.path.rpartition("/")[0] for line in record.files} - gone):
+        handle = tree.folder(f"{path}/" if path else "")
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,153 @@
+"""A source tree, read by directory handle: no symbolic link is followed below its root.
+
+Only the paths that a stack touches are looked at, and each is read once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from stack.errors import Environment, Usage
+
+LARGEST = 64 * 1024 * 1024
+"""A touched file has at most so many bytes; of a larger one only the fact is reported."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a FIFO swapped in between stat and open must not block the run.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
+
+
+class Kind(str, Enum):
+    """What stands at a path."""
+
+    FILE = "file"
+    ABSENT = "absent"
+    LINK = "symbolic link"
+    DIRECTORY = "directory"
+    SPECIAL = "special file"
+    HUGE = "huge file"
+
+
+class Entry(NamedTuple):
+    """What was found at a path. data is empty unless it is a FILE; mode is its permission bits."""
+
+    kind: Kind
+    data: bytes = b""
+    mode: int = 0
+    uid: int = -1
+    gid: int = -1
+    via: str = ""
+    """The component of the path that is a link, or no directory, where that is why."""
+
+    @property
+    def executable(self) -> bool:
+        """Whether git would record 100755: the owner's execute bit (git manual, core.fileMode)."""
+        return bool(self.mode & 0o100)
+
+
+class Tree:
+    """An open tree. Use as a context manager; `root` is kept for messages only."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        try:
+            self.handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise Environment(f"{root}: cannot be opened: {error.strerror}") from error
+        except OSError as error:
+            raise Usage(
+                f"{root}: is not a directory that can be opened: {error.strerror}"
+            ) from error
+
+    def __enter__(self) -> Tree:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.handle)
+
+    def folder(self, path: str) -> int:
+        """Open the directory that holds path, component by component; the caller closes it."""
+        handle = os.dup(self.handle)
+        try:
+            for part in path.split("/")[:-1]:
+                inner = os.open(part, _DIRECTORY, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def read(self, path: str) -> Entry:
+        """Return what stands at path; raise Environment when it cannot be told."""
+        try:
+            handle = self.folder(path)
+        except OSError as error:
+            return self._blocked(path, error)
+        try:
+            return read_at(handle, path.rsplit("/", 1)[-1])
+        except OSError as error:
+            raise Environment(f"{self.root}/{path}: cannot be read: {error.strerror}") from error
+        finally:
+            os.close(handle)
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, Entry]:
+        """Return what stands at each of the paths."""
+        return {path: self.read(path) for path in paths}
+
+    def _blocked(self, path: str, error: OSError) -> Entry:
+        if error.errno == errno.ENOENT:
+            return Entry(Kind.ABSENT)
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise Environment(f"{self.root}/{path}: cannot be reached: {error.strerror}") from error
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            via = "/".join(parts[:depth])
+            if os.path.islink(f"{self.root}/{via}"):
+                return Entry(Kind.LINK, via=via)
+        return Entry(Kind.ABSENT)
+
+
+def read_at(handle: int, name: str) -> Entry:
+    """Return what stands at name in the directory that handle is open on."""
+    try:
+        found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return Entry(Kind.ABSENT)
+    if not stat.S_ISREG(found.st_mode):
+        return Entry(_kind(found.st_mode))
+    descriptor = os.open(name, _FILE, dir_fd=handle)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return Entry(_kind(found.st_mode))
+        data = _read(descriptor, found.st_size)
+    finally:
+        os.close(descriptor)
+    if data is None:
+        return Entry(Kind.HUGE)
+    return Entry(Kind.FILE, data, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISLNK(mode):
+        return Kind.LINK
+    return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.SPECIAL
+
+
+def _read(descriptor: int, size: int) -> bytes | None:
+    """Return the whole file, or None when it is larger than LARGEST."""
+    blocks: list[bytes] = []
+    have = 0
+    while have <= LARGEST:
+        block = os.read(descriptor, max(size - have, 0) + 65536)
+        if not block:
+            return b"".join(blocks)
+        blocks.append(block)
+        have += len(block)
+    return None

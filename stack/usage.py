@@ -1,0 +1,35 @@
+"""The help texts of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stack.errors import MEANING
+
+HELP = {
+    "release=": ("R", "the release that you believe TREE is; refused if the bytes say otherwise"),
+    "dry-run": ("", "plan and check, write nothing"),
+    "tests=": ("LEVEL", "what to prove before the result is written: none"),
+    "json": ("", "print one JSON object, schema 1 (README)"),
+    "stacks=": ("DIR", "another folder with patches/ and series/"),
+    "help": ("", "this text"),
+}
+
+
+def overview(about: str, verbs: Mapping[str, str]) -> str:
+    """Return the help of the whole command; verbs maps each verb to what it does."""
+    lines = [about, "", "usage: apply.py VERB [OPTIONS] [TREE]", "", "verbs:"]
+    lines += [f"  {name:<10}{what}" for name, what in verbs.items()]
+    lines += ["", "apply.py VERB --help tells a verb's options.", "", "exit codes:"]
+    lines += [f"  {code.value:<10}{meaning}" for code, meaning in MEANING.items()]
+    return "\n".join(lines) + "\n"
+
+
+def of_verb(name: str, what: str, options: Sequence[str], takes_tree: bool) -> str:
+    """Return the help of one verb; an option that takes a value ends in `=`, as getopt has it."""
+    tree = " TREE" if takes_tree else ""
+    lines = [f"usage: apply.py {name} [OPTIONS]{tree}", "", what, "", "options:"]
+    for option in options:
+        value, text = HELP[option]
+        lines.append(f"  --{option.rstrip('=') + ' ' + value:<18}{text}")
+    return "\n".join(lines) + "\n"
