@@ -71,7 +71,7 @@ def read_source(source: bytes) -> Source:
         for binding in _bound_by(statement, reach, scope):
             bindings.append(binding)
             _remember(binding, scope)
-    bindings += _writes_from_functions(tree)
+    bindings += global_writes(tree)
     bindings += dynamic_writes(tree, scope)
     return Source(tree, tuple(bindings), scope)
 
@@ -127,7 +127,7 @@ def _bound_by(statement: ast.AST, reach: Reach, scope: Scope) -> Iterator[Bindin
         yield Binding(statement.name, line, "class", Value(Kind.OTHER, f"class {statement.name}"), reach)
     else:
         known = _assigned(statement, scope)
-        for name, line, how in _stored_names(statement):
+        for name, line, how in stored_names(statement):
             yield Binding(name, line, how, known.get(name) or Value(Kind.UNKNOWN, how), reach)
 
 
@@ -141,12 +141,10 @@ def _submodules(statement: ast.Import | ast.ImportFrom, reach: Reach, scope: Sco
 
 
 def _assigned(statement: ast.AST, scope: Scope) -> dict[str, Value]:
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets, value = [statement.target], statement.value
-    elif isinstance(statement, ast.Assign):
-        targets, value = list(statement.targets), statement.value
-    else:
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
         return {}
+    targets: list[ast.expr] = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    value = statement.value
     found = {}
     for target in targets:
         for name, item in _pairs(target, value):
@@ -157,13 +155,12 @@ def _assigned(statement: ast.AST, scope: Scope) -> dict[str, Value]:
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name):
         yield target.id, value
-    elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-        if len(target.elts) == len(value.elts):
-            for inner, item in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(inner, item)
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for inner, item in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(inner, item)
 
 
-def _stored_names(statement: ast.AST) -> Iterator[tuple[str, int, str]]:
+def stored_names(statement: ast.AST) -> Iterator[tuple[str, int, str]]:
     """Yield the plain names that a statement's own part (not its blocks, not inner scopes) writes or deletes."""
     if isinstance(statement, ast.AnnAssign) and statement.value is None:
         return
@@ -192,7 +189,8 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
                 yield from _own_nodes(child)
 
 
-def _writes_from_functions(tree: ast.Module) -> Iterator[Binding]:
+def global_writes(tree: ast.Module) -> Iterator[Binding]:
+    """Yield what functions and classes rebind through a `global` statement."""
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -225,7 +223,7 @@ def _written(node: ast.AST) -> Iterator[tuple[str, int, str]]:
 
 
 def dynamic_writes(root: ast.AST, scope: Scope) -> list[Binding]:
-    """Return the writes below `root` that reach the package's names by another door: `globals()`, `setattr`, attributes."""
+    """Return the writes below `root` to the package's names by another door: `globals()`, `setattr`, attributes."""
     found = []
     for node in ast.walk(root):
         for name in _dynamic_names(node, scope):
