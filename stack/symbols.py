@@ -1,7 +1,7 @@
 """Follow names through the source of `torch_musa/__init__.py` without running it.
 
 A value is followed as a dotted path (`torch_musa.core._lazy_init`), however it was come by: import, handle,
-`sys.modules`, `importlib.import_module`, `getattr`, `vars`. What cannot be followed is said to be unknown, never guessed.
+`sys.modules`, `importlib.import_module`, `getattr`, `vars`. What cannot be followed is unknown, never guessed.
 This module imports `ast`, so it is itself imported only where a source is read.
 """
 

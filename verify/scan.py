@@ -1,8 +1,8 @@
 """Find the class of bug in any tree: `from X import name` where X rebinds `name` through `global`.
 
-Such an import is a snapshot: the importer never sees the new value. Bytes are searched first, with patterns that find too
-much rather than too little; only the files on both ends of a suspect import are parsed, and only what the syntax tree
-confirms is reported.
+Such an import is a snapshot: the importer never sees the new value. Bytes are searched first, with patterns that find
+too much rather than too little; only the files on both ends of a suspect import are parsed, and only what the syntax
+tree confirms is reported.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ def _verdict(
 def _read_line(tree: ast.Module, name: str) -> int | None:
     import ast
 
-    lines = (n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
-    return min(lines, default=None)
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    return min((node.lineno for node in names if isinstance(node.ctx, ast.Load)), default=None)
 
 
 def _read_elsewhere(hit: Hit, copy: _Copy | None) -> Hit:
