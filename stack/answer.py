@@ -10,7 +10,7 @@ import ast
 from enum import Enum
 from typing import NamedTuple
 
-from stack.bindings import Binding, Reach, dynamic_writes
+from stack.bindings import Binding, Reach, at_import, dynamic_writes
 from stack.symbols import FLAG, Kind, Scope, Value, import_values, source_of, truth_of, value_of
 
 
@@ -51,7 +51,7 @@ def follow(function: ast.FunctionDef, asked: str, scope: Scope) -> Following:
     local = {}
     positional = [*function.args.posonlyargs, *function.args.args]
     for parameter, default in zip(reversed(positional), reversed(function.args.defaults), strict=False):
-        local[parameter.arg] = value_of(default, scope)
+        local[parameter.arg] = at_import(value_of(default, scope))
     if positional:
         local[positional[0].arg] = Value(Kind.CONSTANT, repr(asked), asked)
     call = Call(Scope(scope.module, local), set(), [])

@@ -103,15 +103,15 @@ def _remember(binding: Binding, scope: Scope) -> None:
     if binding.how == "del":
         scope.module.pop(binding.name, None)
         return
-    scope.module[binding.name] = _at_import(binding.value)
+    scope.module[binding.name] = at_import(binding.value)
 
 
-def _at_import(value: Value) -> Value:
-    # Read at module level, the flag is a value from import time, whatever it was read through.
+def at_import(value: Value) -> Value:
+    """Return what is left of a value that was read while the module was imported: of the flag, a snapshot."""
     if value.kind is Kind.PATH and value.text == FLAG:
         return Value(Kind.SNAPSHOT, "the flag's value from import time")
     if value.kind is Kind.TABLE:
-        return value._replace(payload={key: _at_import(item) for key, item in value.payload.items()})
+        return value._replace(payload={key: at_import(item) for key, item in value.payload.items()})
     return value
 
 

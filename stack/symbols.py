@@ -61,8 +61,10 @@ def value_of(node: ast.expr, scope: Scope) -> Value:
 
 def truth_of(node: ast.expr, scope: Scope) -> bool | None:
     """Return the truth of a condition, or None where the source alone does not say."""
-    if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" or (
-        isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING"
+    if (
+        isinstance(node, ast.Name)
+        and node.id == "TYPE_CHECKING"
+        or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
     ):
         return False
     value = value_of(node, scope)

@@ -20,23 +20,27 @@ def check_lazy_init(files: Files, path: str, names: tuple[str, ...]) -> list[Fin
     tree = files.tree(path) if path in files.sources else None
     function = _function(tree) if tree else None
     if tree is None or function is None:
-        notes = "; ".join(note for note in files.notes if note.startswith(path)) or f"{path}: missing, or no _lazy_init()"
+        notes = (
+            "; ".join(note for note in files.notes if note.startswith(path)) or f"{path}: missing, or no _lazy_init()"
+        )
         return [Finding(Level.STATIC, "lazy-init-readable", claim, Status.REFUTED, HOW, notes)]
     from stack.bindings import read_source
 
     module = read_source(files.sources[path])
     known = set(module.scope.module)
+    rebound = [b for b in module.bindings if b.name in names and " through global " in b.how]
+    at = f"{path}:{function.lineno}"
+    exist = "every name in a global statement of _lazy_init() exists in the module"
+    complete = "_lazy_init() declares every module global that it rebinds, the flag among them"
+    last = f"_lazy_init() sets {FLAG_NAME} to True once, as its last step"
+    once = "no function of the module rebinds a name that the package binds"
     return [
-        _judged("global-names-exist", "every name in a global statement of _lazy_init() exists in the module",
-                _missing(function, known, path), f"{path}:{function.lineno}"),
-        _judged("global-names-complete", "_lazy_init() declares every module global that it rebinds, the flag among them",
-                _undeclared(function, known, path), f"{path}:{function.lineno}"),
+        _judged("global-names-exist", exist, _missing(function, known, path), at),
+        _judged("global-names-complete", complete, _undeclared(function, known, path), at),
         _judged("flag-starts-false", f"{FLAG_NAME} is bound once at module level, to False", *_start(tree, path)),
-        _judged("flag-set-last", f"_lazy_init() sets {FLAG_NAME} to True once, as its last step", *_end(function, path)),
-        _judged("names-rebound-nowhere", "no function of the module rebinds a name that the package binds",
-                [f"{path}:{b.line}: {b.name}: {b.how}" for b in module.bindings if b.name in names and " through global " in b.how],
-                path),
-    ]  # fmt: skip
+        _judged("flag-set-last", last, *_end(function, path)),
+        _judged("names-rebound-nowhere", once, [f"{path}:{b.line}: {b.name}: {b.how}" for b in rebound], path),
+    ]
 
 
 def _judged(check: str, claim: str, faults: list[str], proof: str) -> Finding:
@@ -58,7 +62,11 @@ def _globals(function: ast.FunctionDef) -> list[tuple[str, int]]:
 
 
 def _missing(function: ast.FunctionDef, known: set[str], path: str) -> list[str]:
-    return [f"{path}:{line}: global {name}: no such name in the module" for name, line in _globals(function) if name not in known]
+    return [
+        f"{path}:{line}: global {name}: no such name in the module"
+        for name, line in _globals(function)
+        if name not in known
+    ]
 
 
 def _undeclared(function: ast.FunctionDef, known: set[str], path: str) -> list[str]:
@@ -87,7 +95,9 @@ def _start(tree: ast.Module, path: str) -> tuple[list[str], str]:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and reach is not Reach.NEVER:
             found += [(node, line) for name, line, _ in stored_names(node) if name == FLAG_NAME]
     if len(found) != 1:
-        return [f"{path}:{line}: bound at module level" for _, line in found] or [f"{path}: not bound at module level"], ""
+        return [f"{path}:{line}: bound at module level" for _, line in found] or [
+            f"{path}: not bound at module level"
+        ], ""
     node, line = found[0]
     value = getattr(node, "value", None)
     plain = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(value, ast.Constant) and value.value is False
@@ -104,7 +114,9 @@ def _end(function: ast.FunctionDef, path: str) -> tuple[list[str], str]:
         last = (last.orelse if isinstance(last, ast.Try) and last.orelse else last.body)[-1]
     if len(lines) != 1 or last.lineno != lines[0] or not isinstance(last, ast.Assign):
         seen = ", ".join(str(line) for line in lines) or "none"
-        return [f"{path}:{last.lineno}: the last step is {ast.unparse(last)[:60]!r}; {FLAG_NAME} is set on line {seen}"], ""
+        return [
+            f"{path}:{last.lineno}: the last step is {ast.unparse(last)[:60]!r}; {FLAG_NAME} is set on line {seen}"
+        ], ""
     if not isinstance(last.value, ast.Constant) or last.value.value is not True:
         return [f"{path}:{last.lineno}: {ast.unparse(last)}"], ""
     return [], f"{path}:{last.lineno}"

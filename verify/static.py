@@ -60,7 +60,9 @@ def _check(files: Files) -> list[Finding]:
     if INIT not in files.sources:
         return [_finding("init-readable", claim, Status.REFUTED, f"{INIT} is missing or not readable")]
     if files.tree(INIT) is None:
-        return [_finding("init-readable", claim, Status.REFUTED, "; ".join(n for n in files.notes if n.startswith(INIT)))]
+        return [
+            _finding("init-readable", claim, Status.REFUTED, "; ".join(n for n in files.notes if n.startswith(INIT)))
+        ]
     from stack.bindings import read_source
 
     judged = _Tree(files, read_source(files.sources[INIT]))
@@ -178,20 +180,27 @@ def _other_answers(tree: _Tree, function: ast.FunctionDef, claim: str) -> Findin
             faults.append(f"{INIT}:{answer.line}: asked for {name!r}, it {verb} {answer.text}")
     if unknown and not faults:
         return _finding("unknown-names-raise", claim, Status.NOT_RUN, "\n".join(unknown))
-    return _judged("unknown-names-raise", claim, faults, f"{INIT}:{function.lineno}: asked for {len(_OTHERS)} other names")
+    return _judged(
+        "unknown-names-raise", claim, faults, f"{INIT}:{function.lineno}: asked for {len(_OTHERS)} other names"
+    )
 
 
 def _handles(tree: _Tree) -> dict[str, Value]:
-    """Return the module names that the forwarder reads, with what they are bound to."""
+    """Return the module names through which the forwarder reads, with what the end of the file leaves them bound to."""
     import ast
 
+    from stack.symbols import PACKAGE, Kind, Value
+
     function = _forwarder(tree)
-    found = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} if function else set()
-    return {name: value for name, value in tree.init.scope.module.items() if name in found}
+    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} - {"__name__"} if function else set()
+    bound = {b.name for b in tree.init.bindings if b.value.kind is not Kind.PATH or b.value.text.startswith(PACKAGE)}
+    gone = Value(Kind.OTHER, "deleted")
+    found = {name: tree.init.scope.module.get(name, gone) for name in sorted(used & bound)}
+    return {name: value for name, value in found.items() if value.kind not in (Kind.TABLE, Kind.FUNCTION)}
 
 
 def _handle(tree: _Tree) -> Finding:
-    from stack.symbols import FLAG, HANDLE, PACKAGE, Kind
+    from stack.symbols import FLAG, HANDLE, Kind
 
     function = _forwarder(tree)
     claim = "what the forwarder reads is the module core/_lazy_init itself, bound before it can be asked"
@@ -200,15 +209,23 @@ def _handle(tree: _Tree) -> Finding:
     faults = []
     for name, value in _handles(tree).items():
         line = _line_of(tree, name)
-        if value.kind is Kind.PATH and FLAG.startswith(f"{value.text}.") and line > function.lineno:
+        if value.kind is Kind.CONSTANT and name not in _bases(function):
+            continue
+        if value.kind is not Kind.PATH or not FLAG.startswith(f"{value.text}."):
+            faults.append(f"{INIT}:{line}: {name} is {value.text}, not the module {HANDLE}")
+        elif line > function.lineno:
             faults.append(f"{INIT}:{line}: {name} is bound after __getattr__ (line {function.lineno}) can be asked")
-        elif value.kind in (Kind.UNKNOWN, Kind.OTHER, Kind.SNAPSHOT):
-            faults.append(f"{INIT}:{line}: {name} is {value.text}, not the module {HANDLE}")
-        elif value.kind is Kind.PATH and value.text.startswith(f"{PACKAGE}.core") and not FLAG.startswith(value.text):
-            faults.append(f"{INIT}:{line}: {name} is {value.text}, not the module {HANDLE}")
     faults += _hidden_submodule(tree.files)
     proof = "\n".join(f"{INIT}:{_line_of(tree, name)}: {name} is {v.text}" for name, v in _handles(tree).items())
     return _judged("handle-is-module", claim, faults, proof)
+
+
+def _bases(function: ast.FunctionDef) -> set[str]:
+    # A constant that is only compared with, such as a tuple of names, is no handle.
+    import ast
+
+    attributes = [node.value for node in ast.walk(function) if isinstance(node, ast.Attribute)]
+    return {node.id for node in attributes if isinstance(node, ast.Name)}
 
 
 def _line_of(tree: _Tree, name: str) -> int:
@@ -244,7 +261,11 @@ def _name(tree: _Tree, name: str) -> tuple[list[str], str]:
     value = tree.init.scope.module.get(name)
     if value is None:
         need = _need(tree, name)
-        return ([f"{INIT}: {name} is not bound, {need}"], "") if need else ([], f"{INIT}: this tree never had {name}")
+        return (
+            ([f"{INIT}: {name} is not bound, {need}"], "")
+            if need
+            else ([], f"{INIT}: {name} is not bound, and nothing in this release needs it")
+        )
     line = _line_of(tree, name)
     reach = next(b.reach for b in reversed(tree.init.bindings) if b.name == name)
     if value.kind is not Kind.PATH or value.text != f"{HANDLE}.{name}":
@@ -262,19 +283,21 @@ def _need(tree: _Tree, name: str) -> str:
     if reads:
         return f"but read on line {min(reads)}"
     since, pin = NAMES[name], _PIN.search(tree.files.sources[INIT])
-    if since is None or pin is None or (int(pin[1]), int(pin[2])) < since:
+    if since is None or pin is not None and (int(pin[1]), int(pin[2])) < since:
         return ""
-    return f"but bound by every release for torch {pin[1].decode()}.{pin[2].decode()}"
+    return "but every release binds it" + (f" for torch {pin[1].decode()}.{pin[2].decode()}" if pin else "")
 
 
 def _shadows(tree: _Tree) -> list[Finding]:
     """Nothing else may write the flag, the forwarder, the handle or one of the five names."""
-    handles = [n for n, v in _handles(tree).items() if v.text.startswith("torch_musa") and n != "torch_musa"]
+    handles = [name for name in _handles(tree) if name != "torch_musa"]
     groups = {"flag": [FLAG_NAME], "forwarder": ["__getattr__", "__class__"], "handle": handles, "names": list(NAMES)}
     found = []
     for group, names in groups.items():
         faults = [fault for name in names for fault in _rebinds(tree, name)]
-        claim = f"nothing in the package's __init__ rebinds, deletes or shadows the {group} ({', '.join(names) or 'none'})"
+        claim = (
+            f"nothing in the package's __init__ rebinds, deletes or shadows the {group} ({', '.join(names) or 'none'})"
+        )
         unknown = [f"{INIT}:{b.line}: {b.how} writes names that only a run can tell" for b in _open_writes(tree)]
         status = Status.REFUTED if faults else Status.NOT_RUN if unknown else Status.PROVEN
         found.append(_finding(f"{group}-not-shadowed", claim, status, "\n".join(faults or unknown)))
@@ -304,10 +327,10 @@ def _rebinds(tree: _Tree, name: str) -> list[str]:
 
 def _first_line(tree: _Tree, name: str, own: list[Binding]) -> int:
     # The one binding that is meant: the first that has the value which the other checks ask for.
-    if name == FLAG_NAME or not own:
+    if name in (FLAG_NAME, "__class__") or not own:
         return 0
-    wanted = f"torch_musa.core._lazy_init.{name}"
-    return next((b.line for b in own if b.value.text in (wanted, "__getattr__", "torch_musa.core._lazy_init")), own[0].line)
+    wanted = (f"torch_musa.core._lazy_init.{name}", "torch_musa.core._lazy_init", "__getattr__")
+    return next((b.line for b in own if b.value.text in wanted), own[0].line)
 
 
 def _star(files: Files, module: str, name: str) -> str | None:
@@ -315,11 +338,13 @@ def _star(files: Files, module: str, name: str) -> str | None:
     return star_origin(files, path, name) if path is not None and path != INIT else None
 
 
+_MODULE = rb"(?:torch_musa|torch\.musa|sys\.modules\[[^\]\n]*\])"
+_KEY = rb"(?:_initialized|__getattr__|__class__)"
 _OUTSIDE = re.compile(
-    rb"(?:torch_musa|torch\.musa|sys\.modules\[[^\]\n]*\])\.(?:_initialized|__getattr__|__class__)[ \t]*(?::[^=\n]+)?[-+|&^]?=(?!=)"
-    rb"|(?:setattr|delattr)\([\s]*(?:torch_musa|torch\.musa|sys\.modules\[[^\]\n]*\])[\s]*,[\s]*[\"'](?:_initialized|__getattr__|__class__)[\"']"
-    rb"|vars\((?:torch_musa|torch\.musa)\)\[[\"']_initialized[\"']\][ \t]*=(?!=)"
-)
+    _MODULE + rb"\." + _KEY + rb"[ \t]*(?::[^=\n]+)?[-+|&^]?=(?!=)"
+    rb"|(?:setattr|delattr)\(\s*" + _MODULE + rb"\s*,\s*[\"']" + _KEY + rb"[\"']"
+    rb"|vars\(" + _MODULE + rb"\)\[[\"']" + _KEY + rb"[\"']\][ \t]*=(?!=)"
+)  # fmt: skip
 
 
 def _written_elsewhere(files: Files) -> Finding:
@@ -328,6 +353,8 @@ def _written_elsewhere(files: Files) -> Finding:
         if path.startswith("torch_musa/") and path != INIT and (b"_initialized" in source or b"__getattr__" in source):
             for match in _OUTSIDE.finditer(source):
                 line = source.count(b"\n", 0, match.start()) + 1
-                faults.append(f"{path}:{line}: {match[0].decode(errors='replace')}: a value in the module hides the forwarder")
+                faults.append(
+                    f"{path}:{line}: {match[0].decode(errors='replace')}: a value in the module hides the forwarder"
+                )
     claim = "no other module of the package writes the flag or the forwarder into torch_musa"
     return _judged("not-written-elsewhere", claim, faults, "none found")

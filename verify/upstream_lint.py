@@ -103,7 +103,9 @@ def _pylint(python: str, sides: list[Path], rcfile: Path) -> Finding:
     new = counts[1] - counts[0]
     detail = "\n".join(f"{path}: {text}" for path, text in sorted(new.elements()))
     how = f"by {version.split()[0]} {version.split()[1]}"
-    return _finding("upstream-pylint", Status.REFUTED if new else Status.PROVEN, how, detail or ", ".join(_files(sides[1])))
+    return _finding(
+        "upstream-pylint", Status.REFUTED if new else Status.PROVEN, how, detail or ", ".join(_files(sides[1]))
+    )
 
 
 def _messages(python: str, side: Path, rcfile: Path) -> tuple[Counter[tuple[str, str]], str]:
