@@ -263,6 +263,8 @@ def _names_of_call(node: ast.Call, scope: Scope) -> Iterator[str]:
         for argument in node.args:
             table = value_of(argument, scope)
             yield from table.payload if table.kind is Kind.TABLE else [ANY]
+    elif function.text == "builtins.exec":
+        yield ANY
     elif function.text in _DICT_WRITES or function.text in _MODULE_WRITES:
         yield _key(node.args[0], scope) if node.args else ANY
 
