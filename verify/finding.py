@@ -33,6 +33,8 @@ class Finding(NamedTuple):
     detail: the evidence: file and line, values seen, or the reason why it did not run.
     side: "tree" for the tree that was handed over, "unpatched" for the side that must show the defect.
     data: what a picture needs, such as the numbers drawn; JSON values only.
+    optional: true when the verdict can do without it, such as a linter that is not installed. It excuses a check
+        that did not run; one that ran and was refuted counts all the same.
     """
 
     level: Level
@@ -43,3 +45,4 @@ class Finding(NamedTuple):
     detail: str = ""
     side: str = "tree"
     data: Mapping[str, Any] = {}
+    optional: bool = False
