@@ -9,14 +9,16 @@
     proven           the verdict, true or false
     started          ISO 8601 time
     versions         name to version, sorted by name
-    levels           one for each level, lowest first: level, standing ("proven", "refuted", "not run",
-                     "not asked for"), seconds (null when none were taken)
-    findings         by level, then as the checks gave them: level, check, side ("tree" or "unpatched"), claim,
-                     status ("proven", "refuted", "not run"), optional, how, detail, data (free form, keys sorted)
+    levels           one for each level, lowest first: level, standing ("proven", "refuted",
+                     "not run", "not asked for"), seconds (null when none were taken)
+    findings         by level, then as the checks gave them: level, check, side ("tree" or
+                     "unpatched"), claim, status ("proven", "refuted", "not run"), optional,
+                     how, detail, data (free form, keys sorted)
     not_established  sentences: what was not run, or not asked for
 
-JSON has no NaN and no infinity, and UTF-8 no lone surrogates (which stand for undecodable bytes in file names):
-such numbers become the strings "nan", "inf", "-inf", such letters become backslash escapes.
+JSON has no NaN and no infinity, and UTF-8 no lone surrogates (which stand for undecodable bytes in
+file names): such numbers become the strings "nan", "inf", "-inf", such letters become backslash
+escapes.
 """
 
 from __future__ import annotations
@@ -50,7 +52,11 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def _level(report: Report, level: Level) -> dict[str, Any]:
     seconds = report.seconds.get(level.value)
-    return {"level": level.value, "standing": standing(report, level).value, "seconds": _plain(seconds)}
+    return {
+        "level": level.value,
+        "standing": standing(report, level).value,
+        "seconds": _plain(seconds),
+    }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -59,7 +65,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as strict JSON: keys sorted, no NaN, no lone surrogates, nothing but the six kinds."""
+    """The value as strict JSON: keys sorted, no NaN, no lone surrogates, no other types."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

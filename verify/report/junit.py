@@ -1,9 +1,10 @@
 """The report as JUnit XML: one suite for each level, one case for each claim.
 
-Elements and attributes are those that pytest's junitxml writes and that Jenkins' xunit schema (junit-10.xsd) allows.
-The file has a failure or an error exactly when the verdict is "not proven": a refuted claim is a failure; a check
-that should have run and did not is an error, and so is a level that was asked for and proved nothing (case "level");
-what the verdict can do without is skipped.
+Elements and attributes are those that pytest's junitxml writes and that Jenkins' xunit schema
+(junit-10.xsd) allows. The file has a failure or an error exactly when the verdict is "not proven":
+a refuted claim is a failure; a check that should have run and did not is an error, and so is a
+level that was asked for and proved nothing (case "level"); what the verdict can do without is
+skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def to_junit(report: Report) -> bytes:
     counts = _counts(every)
     del counts["skipped"]  # the schema has it on suites only
     total = _seconds(sum(report.seconds.get(level.value, 0.0) for level in LEVELS))
-    root = ElementTree.Element("testsuites", {"name": "torch_musa verification", **counts, "time": total})
+    root = ElementTree.Element(
+        "testsuites", {"name": "torch_musa verification", **counts, "time": total}
+    )
     for level in LEVELS:
         _append_suite(root, report, level, cases[level])
     ElementTree.indent(root)
@@ -72,7 +75,12 @@ def _outcome(report: Report, finding: Finding) -> str:
 
 def _append_suite(root: Element, report: Report, level: Level, cases: list[_Case]) -> None:
     time = _seconds(report.seconds.get(level.value, 0.0))
-    facts = {"name": level.value, **_counts(cases), "time": time, "timestamp": visible(report.started)}
+    facts = {
+        "name": level.value,
+        **_counts(cases),
+        "time": time,
+        "timestamp": visible(report.started),
+    }
     suite = _child(root, "testsuite", facts)
     properties = _child(suite, "properties", {})
     for name, value in _facts(report):
@@ -82,7 +90,9 @@ def _append_suite(root: Element, report: Report, level: Level, cases: list[_Case
 
 
 def _append_case(suite: Element, classname: str, case: _Case) -> None:
-    node = _child(suite, "testcase", {"classname": classname, "name": visible(case.name), "time": "0.000"})
+    node = _child(
+        suite, "testcase", {"classname": classname, "name": visible(case.name), "time": "0.000"}
+    )
     if case.outcome:
         kind = {"type": f"verify.{case.outcome}", "message": visible(case.message)}
         _child(node, case.outcome, kind, case.detail)
@@ -105,7 +115,10 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 def _counts(cases: list[_Case]) -> dict[str, str]:
     outcomes = [case.outcome for case in cases]
     plural = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {"tests": str(len(cases)), **{name: str(outcomes.count(kind)) for name, kind in plural.items()}}
+    return {
+        "tests": str(len(cases)),
+        **{name: str(outcomes.count(kind)) for name, kind in plural.items()},
+    }
 
 
 def _seconds(seconds: float) -> str:

@@ -6,13 +6,18 @@ from verify.finding import Level
 from verify.report.markup import Markup, element, join
 from verify.report.record import LEVELS, Report, Standing, at, is_asked, standing, tally
 
-LEFT, RIGHT, STEP, TOP, THICK = 30, 134, 60, 24, 16
-KINDS = {Standing.PROVEN: "good", Standing.REFUTED: "bad", Standing.NOT_RUN: "open", Standing.NOT_ASKED: "unasked"}
+LEFT, RIGHT, STEP, TOP, THICK = 10, 96, 60, 24, 16
+KINDS = {
+    Standing.PROVEN: "good",
+    Standing.REFUTED: "bad",
+    Standing.NOT_RUN: "open",
+    Standing.NOT_ASKED: "unasked",
+}
 
 
 def ladder(report: Report) -> Markup:
     """The SVG picture, the highest level on top; every rung says in words what its shape says."""
-    height = TOP * 2 + STEP * len(LEVELS) - THICK
+    height = TOP * 2 + STEP * (len(LEVELS) - 1) + THICK
     spoken = "; ".join(f"{level.value}: {standing(report, level).value}" for level in LEVELS)
     return element(
         "svg",
@@ -35,26 +40,38 @@ def _rung(report: Report, level: Level, y: int) -> Markup:
     asked = ", asked for" if level is report.asked else ""
     return join(
         element("g", *_plank(came_to, y), class_=KINDS[came_to]),
-        element("text", element("tspan", level.value, class_="strong"), asked, x=RIGHT + 22, y=y + 5),
-        element("text", _caption(report, level, came_to), class_="small", x=RIGHT + 22, y=y + 23),
+        element(
+            "text", element("tspan", level.value, class_="strong"), asked, x=RIGHT + 20, y=y + 5
+        ),
+        element("text", _caption(report, level, came_to), class_="small", x=RIGHT + 20, y=y + 23),
     )
 
 
 def _caption(report: Report, level: Level, came_to: Standing) -> str:
     found = at(report, level)
     if found:
-        return tally(found).replace(" proven", "", 1) if came_to is not Standing.PROVEN else tally(found)
+        return (
+            tally(found).replace(" proven", "", 1)
+            if came_to is not Standing.PROVEN
+            else tally(found)
+        )
     return "no check ran" if is_asked(report, level) else came_to.value
 
 
 def _plank(came_to: Standing, y: int) -> list[Markup]:
-    """A whole plank with a tick, a broken one with a cross, or an outline with nothing to stand on."""
+    """A whole plank with a tick, a broken one with a cross, or an outline only."""
     middle = (LEFT + RIGHT) // 2
     if came_to is Standing.REFUTED:
-        halves = (f"M{LEFT} {y}h40l-7 8l5 8h-38z", f"M{RIGHT} {y}h-40l-4 9l6 7h38z")
+        halves = (f"M{LEFT} {y}h32l-7 8l5 8h-30z", f"M{RIGHT} {y}h-32l-4 9l6 7h30z")
         tilt = (f"rotate(9 {LEFT} {y})", f"rotate(-9 {RIGHT} {y})")
-        planks = [element("path", class_="fill", d=d, transform=turn) for d, turn in zip(halves, tilt, strict=True)]
-        return [*planks, element("path", class_="mark", d=f"M{middle - 6} {y - 13}l12 12m0 -12l-12 12")]
+        planks = [
+            element("path", class_="fill", d=d, transform=turn)
+            for d, turn in zip(halves, tilt, strict=True)
+        ]
+        return [
+            *planks,
+            element("path", class_="mark", d=f"M{middle - 6} {y - 13}l12 12m0 -12l-12 12"),
+        ]
     shape = "fill" if came_to is Standing.PROVEN else "outline"
     plank = element("rect", class_=shape, x=LEFT, y=y, width=RIGHT - LEFT, height=THICK, rx=3)
     if came_to is not Standing.PROVEN:

@@ -14,8 +14,9 @@ class Markup(str):
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """One element with its children.
 
-    A child that is not Markup is foreign text: what does not print is shown as an escape, line ends stay. In an
-    attribute's name a trailing underscore is dropped and the others become hyphens; floats get one decimal.
+    A child that is not Markup is foreign text: what does not print is shown as an escape, line ends
+    stay. In an attribute's name a trailing underscore is dropped and the others become hyphens;
+    floats get one decimal.
     """
     named = "".join(f' {_name(key)}="{_value(value)}"' for key, value in attributes.items())
     return Markup(f"<{name}{named}>{join(*children)}</{name}>")
@@ -23,7 +24,9 @@ def element(name: str, *children: str, **attributes: str | float) -> Markup:
 
 def join(*children: str) -> Markup:
     """The children one after another, each escaped unless it is Markup."""
-    return Markup("".join(child if isinstance(child, Markup) else _text(child) for child in children))
+    return Markup(
+        "".join(child if isinstance(child, Markup) else _text(child) for child in children)
+    )
 
 
 def _text(text: str) -> str:

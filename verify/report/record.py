@@ -82,8 +82,9 @@ def standing(report: Report, level: Level) -> Standing:
 def verdict(report: Report) -> bool:
     """Whether the fix is proven at the level asked for.
 
-    Every level up to that one is proven, and nothing is refuted on any other level that ran. A check that did not
-    run above the level asked for does not count: that is how a run without a card ends at the simulated level.
+    Every level up to that one is proven, and nothing is refuted on any other level that ran. A
+    check that did not run above the level asked for does not count: that is how a run without a
+    card ends at the simulated level.
     """
     found = {level: standing(report, level) for level in LEVELS}
     reached = all(found[level] is Standing.PROVEN for level in LEVELS if is_asked(report, level))
@@ -105,14 +106,20 @@ def _gaps(report: Report, level: Level) -> list[str]:
 def _gap(finding: Finding) -> str:
     side = "" if finding.side == "tree" else f" ({finding.side})"
     reason = finding.detail.strip().partition("\n")[0]
-    return f"{finding.level.value}: {finding.claim}{side}: not run" + (f": {reason}" if reason else "")
+    return f"{finding.level.value}: {finding.claim}{side}: not run" + (
+        f": {reason}" if reason else ""
+    )
 
 
 def tally(findings: list[Finding]) -> str:
     """The counts for people: "7 of 9 claims proven, 1 refuted, 1 not run"."""
     count = {status: sum(finding.status is status for finding in findings) for status in Status}
     claims = "claim" if len(findings) == 1 else "claims"
-    rest = [f"{count[status]} {status.value}" for status in (Status.REFUTED, Status.NOT_RUN) if count[status]]
+    rest = [
+        f"{count[status]} {status.value}"
+        for status in (Status.REFUTED, Status.NOT_RUN)
+        if count[status]
+    ]
     return ", ".join([f"{count[Status.PROVEN]} of {len(findings)} {claims} proven", *rest])
 
 
@@ -125,6 +132,7 @@ def conclusion(report: Report) -> str:
     bad = [
         f"{level.value} {came_to.value}"
         for level, came_to in found
-        if came_to is Standing.REFUTED or (came_to is not Standing.PROVEN and is_asked(report, level))
+        if came_to is Standing.REFUTED
+        or (came_to is not Standing.PROVEN and is_asked(report, level))
     ]
     return f"NOT proven at the {asked} level ({', '.join(bad)})"

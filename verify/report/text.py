@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from verify.finding import Finding, Level, Status
-from verify.report.record import LEVELS, Report, at, conclusion, not_established, standing, tally, verdict
+from verify.report.record import (
+    LEVELS,
+    Report,
+    at,
+    conclusion,
+    not_established,
+    standing,
+    tally,
+    verdict,
+)
 from verify.report.visible import visible, visible_lines
 
 WIDTH = max(len(status.value) for status in Status)
@@ -15,7 +24,10 @@ COLOURS = {Status.PROVEN: GREEN, Status.REFUTED: RED, Status.NOT_RUN: YELLOW}
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether the stream is a terminal that takes colours, and NO_COLOR (no-color.org) is unset or empty."""
+    """Whether the stream is a terminal that takes colours, and NO_COLOR is unset or empty.
+
+    The rule is that of no-color.org.
+    """
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
@@ -27,21 +39,30 @@ def write_text(report: Report, stream: TextIO, environ: Mapping[str, str]) -> No
 
 
 def to_text(report: Report, colour: bool = False) -> str:
-    """One block for each level with findings, then what is not established, then one line of verdict.
+    """A block for each level with findings, what is not established, then one line of verdict.
 
     Our own words are ASCII; printable letters in names and details stay as they are.
     """
     blocks = [_head(report)]
     blocks += [_level(report, level, colour) for level in LEVELS if at(report, level)]
     gaps = [visible(sentence) for sentence in not_established(report)]
-    blocks.append(["Not established:", *(f"  {gap}" for gap in gaps or ["nothing that a level asks"])])
-    blocks.append([_paint(f"verdict: {conclusion(report)}", GREEN if verdict(report) else RED, colour)])
+    blocks.append(
+        ["Not established:", *(f"  {gap}" for gap in gaps or ["nothing that a level asks"])]
+    )
+    blocks.append(
+        [_paint(f"verdict: {conclusion(report)}", GREEN if verdict(report) else RED, colour)]
+    )
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def _head(report: Report) -> list[str]:
     versions = ", ".join(f"{name} {report.versions[name]}" for name in sorted(report.versions))
-    lines = {"tree": report.tree, "by digest": report.identity, "with": versions, "started": report.started}
+    lines = {
+        "tree": report.tree,
+        "by digest": report.identity,
+        "with": versions,
+        "started": report.started,
+    }
     return [f"{name}: {visible(value)}" for name, value in lines.items() if value]
 
 
