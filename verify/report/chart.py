@@ -57,7 +57,7 @@ def _sign(kind: str, mark: Markup, words: str) -> Markup:
 
 
 def chart(name: str, title: str, words: str, draws: Draws | None, scale: Scale) -> Markup:
-    """The SVG picture, an empty frame without draws; `name` makes ids unique, `words` describe it."""
+    """The SVG picture, or an empty frame; `name` makes its ids unique, `words` describe it."""
     drawing = [_empty()]
     if draws is not None and draws.pairs:
         drawing = [_axes(len(draws.pairs), scale), *_marks(draws, scale)]

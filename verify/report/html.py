@@ -31,8 +31,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 WHY = (
     "torch.utils.checkpoint runs a piece of the model twice and must draw the same random numbers "
     "both times. It asks torch.musa._initialized whether there is random state to save and put "
-    "back. Unpatched, that flag stays false for good: the second pass draws other numbers, and gradients "
-    "are silently wrong."
+    "back. Unpatched, that flag stays false for good: the second pass draws other numbers, and "
+    "gradients are silently wrong."
 )
 ICONS = {
     Status.PROVEN: ("good", "M3 8.5l3.5 3.5l6.5 -8"),
@@ -86,13 +86,9 @@ def _banner(report: Report) -> Markup:
 def _overview(report: Report) -> Markup:
     facts = [("Tree", report.tree), ("By digest", report.identity), ("Started", report.started)]
     facts += sorted(report.versions.items())
-    times = [(level.value, report.seconds.get(level.value)) for level in LEVELS]
-    facts.append(
-        (
-            "Time",
-            ", ".join(f"{name} {seconds:.2f} s" for name, seconds in times if seconds is not None),
-        )
-    )
+    times = {level.value: report.seconds.get(level.value) for level in LEVELS}
+    shown = [f"{name} {seconds:.2f} s" for name, seconds in times.items() if seconds is not None]
+    facts.append(("Time", ", ".join(shown)))
     rows = [
         element("tr", element("th", name, scope="row"), element("td", value))
         for name, value in facts

@@ -43,19 +43,15 @@ def _rung(report: Report, level: Level, y: int) -> Markup:
         element(
             "text", element("tspan", level.value, class_="strong"), asked, x=RIGHT + 20, y=y + 5
         ),
-        element("text", _caption(report, level, came_to), class_="small", x=RIGHT + 20, y=y + 23),
+        element("text", _caption(report, level), class_="small", x=RIGHT + 20, y=y + 23),
     )
 
 
-def _caption(report: Report, level: Level, came_to: Standing) -> str:
+def _caption(report: Report, level: Level) -> str:
     found = at(report, level)
     if found:
-        return (
-            tally(found).replace(" proven", "", 1)
-            if came_to is not Standing.PROVEN
-            else tally(found)
-        )
-    return "no check ran" if is_asked(report, level) else came_to.value
+        return tally(found)
+    return "no check ran" if is_asked(report, level) else Standing.NOT_ASKED.value
 
 
 def _plank(came_to: Standing, y: int) -> list[Markup]:

@@ -112,15 +112,12 @@ def _gap(finding: Finding) -> str:
 
 
 def tally(findings: list[Finding]) -> str:
-    """The counts for people: "7 of 9 claims proven, 1 refuted, 1 not run"."""
+    """The counts for people: "7 of 9 proven, 1 refuted, 1 not run"."""
     count = {status: sum(finding.status is status for finding in findings) for status in Status}
-    claims = "claim" if len(findings) == 1 else "claims"
     rest = [
-        f"{count[status]} {status.value}"
-        for status in (Status.REFUTED, Status.NOT_RUN)
-        if count[status]
+        f"{n} {status.value}" for status, n in count.items() if n and status is not Status.PROVEN
     ]
-    return ", ".join([f"{count[Status.PROVEN]} of {len(findings)} {claims} proven", *rest])
+    return ", ".join([f"{count[Status.PROVEN]} of {len(findings)} proven", *rest])
 
 
 def conclusion(report: Report) -> str:

@@ -69,7 +69,7 @@ def _head(report: Report) -> list[str]:
 def _level(report: Report, level: Level, colour: bool) -> list[str]:
     found = at(report, level)
     seconds = report.seconds.get(level.value)
-    time = "" if seconds is None else f" in {seconds:.2f} s"
+    time = "" if seconds is None else f"; {seconds:.2f} s"
     lines = [f"{level.value}: {standing(report, level).value} ({tally(found)}{time})"]
     return lines + [line for finding in found for line in _claim(finding, colour)]
 
