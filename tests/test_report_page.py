@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import subprocess
 from html import escape
@@ -15,6 +16,7 @@ import pytest
 from tests.report_samples import FORWARD, OTHER, drawn, each_report, full, made, report
 from verify.finding import Finding, Level, Status
 from verify.report import draws
+from verify.report.chart import BOTTOM, TOP, scale_of
 from verify.report.html import to_html
 from verify.report.markup import Markup, element
 from verify.report.record import Report
@@ -186,6 +188,24 @@ def test_page_is_robust_about_draws(finding: Finding, words: str) -> None:
     assert words in Page(to_html(report(finding))).text
 
 
+@pytest.mark.parametrize(
+    "values",
+    [(0.25, 0.75), (-1.7e308, 1.7e308), (0.5, 0.5), (5e-324, 0.0), (float("nan"), 1e308)],
+    ids=["plain", "huge", "one-value", "tiny", "nan"],
+)
+def test_scale_keeps_every_finite_number_inside_the_chart(values: tuple[float, float]) -> None:
+    scale = scale_of([draws.Draws((values,))])
+    assert all(TOP <= scale.y(value) <= BOTTOM for value in values if math.isfinite(value))
+
+
+def test_ladder_shows_each_standing_as_its_own_shape() -> None:
+    missing = made(Level.IMPORT, Status.NOT_RUN)
+    refuted = made(Level.SIMULATED, Status.REFUTED)
+    page = Page(to_html(report(made(Level.STATIC), missing, refuted, asked=Level.SIMULATED)))
+    assert page.classes("g") == ["unasked", "bad", "open", "good"]
+    assert [name for name in page.classes("rect") if name] == ["outline", "outline", "fill"]
+
+
 def test_page_says_not_run_without_draws() -> None:
     assert "Not run: no draws were recorded." in Page(to_html(report(made(Level.STATIC)))).text
 
@@ -259,6 +279,8 @@ MEASURE = """<script>onload = () => {
     const page = frame.contentDocument, width = frame.clientWidth;
     const whole = page.documentElement.scrollWidth, name = frame.title + ": ";
     if (whole > width) found.push(name + "the page is " + whole + " wide");
+    for (const figure of page.querySelectorAll("figure"))
+      if (figure.clientWidth < 300) found.push(name + "figure of " + figure.clientWidth);
     for (const node of page.querySelectorAll("body *")) {
       const box = node.getBoundingClientRect(), frameOf = node.closest("svg:not(.icon)");
       const edge = frameOf ? frameOf.getBoundingClientRect().right : width;
@@ -269,8 +291,8 @@ MEASURE = """<script>onload = () => {
 }</script>"""
 
 
-def overflow(page: bytes, directory: Path) -> list[str]:
-    """What Chromium lays out beyond the right edge, in frames of 400 and 1200 pixels."""
+def misfits(page: bytes, directory: Path) -> list[str]:
+    """What is beyond the right edge, or a figure too small to read, at 400 and 1200 pixels."""
     source = escape(page.decode())
     frames = [
         f'<iframe title="{w}" style="width:{w}px;height:900px" srcdoc="{source}"></iframe>'
@@ -292,7 +314,7 @@ def overflow(page: bytes, directory: Path) -> list[str]:
 @pytest.mark.chromium
 @each_report
 def test_page_never_scrolls_sideways(whole: Report, tmp_path: Path) -> None:
-    assert overflow(to_html(whole), tmp_path) == []
+    assert misfits(to_html(whole), tmp_path) == []
 
 
 @pytest.mark.chromium
@@ -300,10 +322,11 @@ def test_page_never_scrolls_sideways(whole: Report, tmp_path: Path) -> None:
     "wide",
     [
         b'<div style="width:600px">x</div>',
+        b"<div class=pair><figure style=width:200px>x</figure></div>",
         b'<svg viewBox="0 0 10 10"><text x="9" y="5" font-size="9">beyond the edge</text></svg>',
     ],
-    ids=["block", "text-in-picture"],
+    ids=["block", "small-figure", "text-in-picture"],
 )
-def test_overflow_check_catches_what_is_too_wide(wide: bytes, tmp_path: Path) -> None:
+def test_layout_check_catches_what_does_not_fit(wide: bytes, tmp_path: Path) -> None:
     page = to_html(full()).replace(b"</main>", wide + b"</main>")
-    assert any(line.startswith("400: ") for line in overflow(page, tmp_path))
+    assert any(line.startswith("400: ") for line in misfits(page, tmp_path))
