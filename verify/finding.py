@@ -29,10 +29,14 @@ class Finding(NamedTuple):
 
     check: stable identifier in kebab-case, unique within its level (and side).
     claim: the sentence that is proven or refuted, for people.
-    how: how it was established, such as "by source reading" or "on the stand-in device, torch 2.13.0".
+    how: how it was established, such as "by source reading" or
+        "on the stand-in device, torch 2.13.0".
     detail: the evidence: file and line, values seen, or the reason why it did not run.
-    side: "tree" for the tree that was handed over, "unpatched" for the side that must show the defect.
+    side: "tree" for the tree that was handed over, "unpatched" for the side that must show the
+        defect.
     data: what a picture needs, such as the numbers drawn; JSON values only.
+    optional: true when the verdict can do without it, such as a linter that is not installed. It
+        excuses a check that did not run; one that ran and was refuted counts all the same.
     """
 
     level: Level
@@ -43,3 +47,4 @@ class Finding(NamedTuple):
     detail: str = ""
     side: str = "tree"
     data: Mapping[str, Any] = {}
+    optional: bool = False

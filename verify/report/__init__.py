@@ -1,0 +1,1 @@
+"""One record of a verification, and its writers: text, JSON, JUnit XML and one HTML page."""
