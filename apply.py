@@ -84,9 +84,7 @@ def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
         pairs, rest = getopt.gnu_getopt(argv[1:], "h", known)
     except getopt.GetoptError as error:
         raise Usage(f"{name}: {error}", f"apply.py {name} --help") from error
-    options = {
-        option.lstrip("-").replace("h", "help", option == "-h"): value for option, value in pairs
-    }
+    options = {option.lstrip("-").replace("h", "help", option == "-h"): value for option, value in pairs}
     if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
         expected = "no argument" if name in WITHOUT_TREE else "one TREE"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")

@@ -129,7 +129,11 @@ def _raised(statement: ast.Raise, call: Call) -> Answer:
         return Answer(Reply.UNKNOWN, "a bare raise", statement.lineno)
     value = value_of(statement.exc, call.scope)
     known = value.kind in (Kind.PATH, Kind.INSTANCE)
-    return Answer(Reply.RAISES if known else Reply.UNKNOWN, value.text.removeprefix("builtins."), statement.lineno)
+    return Answer(
+        Reply.RAISES if known else Reply.UNKNOWN,
+        value.text.removeprefix("builtins."),
+        statement.lineno,
+    )
 
 
 def _branch(statement: ast.If, call: Call) -> Answer | None:

@@ -137,7 +137,13 @@ def _submodules(statement: ast.Import | ast.ImportFrom, reach: Reach, scope: Sco
     for base in bases:
         parts = base.split(".")
         if parts[0] == PACKAGE and len(parts) > 1 and parts[1] not in scope.module:
-            yield Binding(parts[1], statement.lineno, "submodule", Value(Kind.PATH, ".".join(parts[:2])), reach)
+            yield Binding(
+                parts[1],
+                statement.lineno,
+                "submodule",
+                Value(Kind.PATH, ".".join(parts[:2])),
+                reach,
+            )
 
 
 def _assigned(statement: ast.AST, scope: Scope) -> dict[str, Value]:

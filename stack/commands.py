@@ -33,9 +33,7 @@ Prove = Callable[[Tree, State, Plan], Proof]
 """Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
 
 
-def apply(
-    root: str, store: Store, release: str | None, dry_run: bool, prove: Prove | None, keep: bool
-) -> Outcome:
+def apply(root: str, store: Store, release: str | None, dry_run: bool, prove: Prove | None, keep: bool) -> Outcome:
     """Apply what is missing of the stack of the release that the tree is, whole or not at all.
 
     release: what the user believes the tree is. prove: None proves nothing but digests.
@@ -134,10 +132,7 @@ def status(root: str, store: Store) -> Outcome:
 
 def releases(store: Store) -> Outcome:
     """List the releases that have a stack."""
-    rows = [
-        {"release": release.name, **release.about, "patches": list(release.series)}
-        for release in store.releases
-    ]
+    rows = [{"release": release.name, **release.about, "patches": list(release.series)} for release in store.releases]
     lines = [
         f"{row['release']}: torch {row['torch']}, upstream {row['upstream_commit'][:12]}, "
         f"fixed in {row['fixed_in']}\n" + "\n".join(f"  {name}" for name in row["patches"])

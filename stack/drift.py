@@ -51,9 +51,7 @@ def _fixed_or_drifted(state: State, found: Mapping[str, Found]) -> State:
         return state._replace(standing=Standing.FIXED, note=f"{note} (by source reading)")
     if reading.reexport_line is None:
         return state._replace(note=f"{INIT} does not re-export the flag (by source reading)")
-    return state._replace(
-        note=f"the defect is in: {INIT}:{reading.reexport_line} re-exports the flag"
-    )
+    return state._replace(note=f"the defect is in: {INIT}:{reading.reexport_line} re-exports the flag")
 
 
 def _known(state: State, path: str) -> bool:
@@ -82,9 +80,7 @@ def _common_lines(release: Release, found: Mapping[str, Found]) -> int:
     return total
 
 
-def _explain(
-    path: str, release: Release, lines: Mapping[str, Timeline], found: Mapping[str, Found]
-) -> Evidence:
+def _explain(path: str, release: Release, lines: Mapping[str, Timeline], found: Mapping[str, Found]) -> Evidence:
     """Return the evidence for a file that is at no step of the release: what kind of different."""
     seen = found[path]
     points = lines[release.name][path]
@@ -103,9 +99,7 @@ def _explain(
     return _edited(path, seen, points, release)
 
 
-def _other_release(
-    path: str, seen: Found, release: Release, lines: Mapping[str, Timeline]
-) -> str | None:
+def _other_release(path: str, seen: Found, release: Release, lines: Mapping[str, Timeline]) -> str | None:
     for name, points in lines.items():
         if name != release.name and any(same_bytes(seen, point) for point in points.get(path, ())):
             return name

@@ -21,9 +21,7 @@ def digest_lines(data: bytes) -> list[bytes]:
 
 def known_lines(release: Release, path: str) -> list[bytes]:
     """Return the digested lines of a file of the release's base; none for one that it has not."""
-    return [
-        f"{digest}\n".encode() for digest in release.fingerprint.get(path, {"lines": ()})["lines"]
-    ]
+    return [f"{digest}\n".encode() for digest in release.fingerprint.get(path, {"lines": ()})["lines"]]
 
 
 def step_lines(lines: Sequence[bytes], change: FileChange, where: str) -> list[bytes]:

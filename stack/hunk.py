@@ -17,16 +17,12 @@ MOST_PLACES = 100
 def side(hunk: Hunk, reverse: bool) -> tuple[int, tuple[bytes, ...], tuple[bytes, ...]]:
     """Return a hunk from one direction: the line (1-based) where it stands, what it wants there,
     and what it puts in its place."""
-    start, want, put = (
-        (hunk.new, hunk.after, hunk.before) if reverse else (hunk.old, hunk.before, hunk.after)
-    )
+    start, want, put = (hunk.new, hunk.after, hunk.before) if reverse else (hunk.old, hunk.before, hunk.after)
     # diff counts from the line before an empty range (POSIX, diff -u).
     return start if want else start + 1, want, put
 
 
-def apply_hunks(
-    lines: Sequence[bytes], hunks: Sequence[Hunk], reverse: bool, where: str
-) -> list[bytes]:
+def apply_hunks(lines: Sequence[bytes], hunks: Sequence[Hunk], reverse: bool, where: str) -> list[bytes]:
     """Return the lines of the other image.
 
     lines: the file, each line with its newline. where: patch and path, for messages.

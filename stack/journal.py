@@ -188,8 +188,7 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
     if now != line.after:
         raise Environment(
             f"{tree.root}/{line.path}: was changed by somebody else during the run; it is left",
-            f"The original is kept as {tree.root}/{JOURNAL}/{old}. Put the file right by hand, "
-            f"then remove {JOURNAL}.",
+            f"The original is kept as {tree.root}/{JOURNAL}/{old}. Put the file right by hand, then remove {JOURNAL}.",
         )
     if line.before == "-":
         unlink(folder, name)

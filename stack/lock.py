@@ -24,9 +24,7 @@ def locked(tree: Tree) -> Iterator[bool]:
     """
     have = try_lock(tree)
     if have is None:
-        raise Environment(
-            f"{tree.root}: another run of this tool is at work here", "Wait for it, then try again."
-        )
+        raise Environment(f"{tree.root}: another run of this tool is at work here", "Wait for it, then try again.")
     try:
         yield have
     finally:

@@ -74,10 +74,7 @@ def _tip(state: State, tree: Tree) -> str:
         return "Restore these files from the release, then run the command again."
     unknown = [evidence for evidence in state.files if not evidence.spans]
     if any(evidence.path == LAZY_INIT and evidence.kind == "edited" for evidence in unknown):
-        return (
-            f"The fix was reasoned about one {LAZY_INIT}, and this is another. "
-            'See "Forks" in the README.'
-        )
+        return f'The fix was reasoned about one {LAZY_INIT}, and this is another. See "Forks" in the README.'
     return " ".join(dict.fromkeys(_tip_for(evidence) for evidence in unknown))
 
 

@@ -90,9 +90,7 @@ def parse_patch(data: bytes, name: str) -> Patch:
 
 def _check_head(head: list[bytes], name: str) -> None:
     if not head or head[-1] != b"---\n":
-        raise Malformed(
-            f"{name}:{len(head) + 1}: no line '---' between the message and the diff", _AGAIN
-        )
+        raise Malformed(f"{name}:{len(head) + 1}: no line '---' between the message and the diff", _AGAIN)
     for number, line in enumerate(head[:-1], 1):
         if line.startswith(_SAMPLE_DIFF) or line == b"---\n":
             raise Malformed(
@@ -176,9 +174,7 @@ class _Section:
         self.at += 1
         return old.decode(), new.decode(), mode
 
-    def _header(
-        self, path: str, modes: dict[bytes, int], index: tuple[str, str, bytes] | None
-    ) -> FileChange:
+    def _header(self, path: str, modes: dict[bytes, int], index: tuple[str, str, bytes] | None) -> FileChange:
         created, deleted = modes.get(b"new file mode"), modes.get(b"deleted file mode")
         old_mode, new_mode = modes.get(b"old mode", deleted), modes.get(b"new mode", created)
         if index and index[2]:
@@ -238,9 +234,7 @@ class _Section:
                 want = [1 if count is None else int(count) for count in match.groups()]
                 if self._counted(number, want) != want:
                     self.at = number
-                    return self.fail(
-                        f"the hunk has not the lines that its header counts ({message.strip()})"
-                    )
+                    return self.fail(f"the hunk has not the lines that its header counts ({message.strip()})")
         return self.fail(f"unreadable hunk ({message.strip()})")
 
     def _counted(self, number: int, want: list[int]) -> list[int]:

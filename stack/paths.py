@@ -20,9 +20,7 @@ def check_path(path: str, where: str) -> str:
     """
     plain = path.isascii() and path.isprintable() and not _FORBIDDEN.intersection(path)
     if not plain or len(path) > 1024:
-        raise Malformed(
-            f"{where}: the name {path[:80]!r} is not plain ASCII without spaces and quotes"
-        )
+        raise Malformed(f"{where}: the name {path[:80]!r} is not plain ASCII without spaces and quotes")
     for part in path.split("/"):
         if part in ("", ".", ".."):
             raise Malformed(f"{where}: {path!r} is absolute or leaves the tree")

@@ -103,9 +103,7 @@ def change_file(image: File | None, change: FileChange, reverse: bool, where: st
     return File(result, mode == 0o755)
 
 
-def _check_pins(
-    images: Mapping[str, File | None], release: Release, pins: Mapping[str, str], name: str
-) -> None:
+def _check_pins(images: Mapping[str, File | None], release: Release, pins: Mapping[str, str], name: str) -> None:
     for path in release.paths:
         image = images[path]
         if (sha256(image.data) if image else None) != pins.get(path):
@@ -115,9 +113,7 @@ def _check_pins(
 
 def _steps(entries: Mapping[str, Entry], after: Mapping[str, File | None]) -> tuple[Step, ...]:
     return tuple(
-        Step(path, entries[path], image)
-        for path, image in sorted(after.items())
-        if not _same(entries[path], image)
+        Step(path, entries[path], image) for path, image in sorted(after.items()) if not _same(entries[path], image)
     )
 
 

@@ -22,8 +22,4 @@ def holding(tree: Tree, paths: Iterable[str]) -> list[str]:
     names = applied.data.decode("utf-8", "replace").split("\n")[:10_000]
     names = [name for name in names if _NAME.fullmatch(name) and ".." not in name.split("/")]
     wanted = list(paths)
-    return [
-        name
-        for name in names
-        if any(tree.read(f".pc/{name}/{path}").kind is Kind.FILE for path in wanted)
-    ]
+    return [name for name in names if any(tree.read(f".pc/{name}/{path}").kind is Kind.FILE for path in wanted)]

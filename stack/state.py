@@ -97,10 +97,7 @@ def _pinned_release(store: Store, found: Mapping[str, Found], wanted: str | None
 def judge(release: Release, points: Timeline, found: Mapping[str, Found]) -> State:
     """Return the state against one release. A DRIFTED one says nothing yet of why."""
     total = len(release.series)
-    files = tuple(
-        _evidence(path, points[path], spans_of(found[path], points[path]), total)
-        for path in release.paths
-    )
+    files = tuple(_evidence(path, points[path], spans_of(found[path], points[path]), total) for path in release.paths)
     common = common_steps(evidence.spans for evidence in files)
     if common:
         step = common[-1][-1]

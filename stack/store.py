@@ -33,9 +33,7 @@ class Release:
             with open(f"{self.stacks}/{label}", "rb") as file:
                 data = file.read(LARGEST + 1)
         except (FileNotFoundError, NotADirectoryError):
-            raise Malformed(
-                f"{label}: is missing", f"Release {self.name} is not complete."
-            ) from None
+            raise Malformed(f"{label}: is missing", f"Release {self.name} is not complete.") from None
         except OSError as error:
             raise Environment(f"{label}: cannot be read: {error.strerror}") from error
         if len(data) > LARGEST:

@@ -82,14 +82,9 @@ def _check_chain(before: Point, change: FileChange, name: str) -> None:
     if (
         absent != (change.old_mode is None)
         or not absent
-        and (
-            change.old_blob not in (None, before.blob)
-            or before.executable != (change.old_mode == 0o755)
-        )
+        and (change.old_blob not in (None, before.blob) or before.executable != (change.old_mode == 0o755))
     ):
-        raise Malformed(
-            f"{name}: {change.path}: does not start from what the patches before it leave"
-        )
+        raise Malformed(f"{name}: {change.path}: does not start from what the patches before it leave")
 
 
 def _point_after(before: Point, change: FileChange, step: int, total: int) -> Point:
@@ -114,8 +109,7 @@ def spans_of(found: Found, points: tuple[Point, ...]) -> Spans:
     return tuple(
         (point.first, point.last)
         for point in points
-        if same_bytes(found, point)
-        and (point.blob is None or point.executable == found.entry.executable)
+        if same_bytes(found, point) and (point.blob is None or point.executable == found.entry.executable)
     )
 
 

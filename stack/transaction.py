@@ -95,9 +95,7 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
                     follow_symlinks=False,
                 )
     files = tuple(
-        Line(
-            number, _digest(step.before), sha256(step.after.data) if step.after else "-", step.path
-        )
+        Line(number, _digest(step.before), sha256(step.after.data) if step.after else "-", step.path)
         for number, step in enumerate(plan.steps)
     )
     made = tuple(_missing_folders(tree, plan.steps))
@@ -159,9 +157,7 @@ def _folder(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
 def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield mode and path of what becomes empty and is not the release's own, innermost first."""
     goes = {step.path for step in plan.steps if step.after is None}
-    for path in sorted(
-        {folder for gone in goes for folder in _parents(gone)}, key=len, reverse=True
-    ):
+    for path in sorted({folder for gone in goes for folder in _parents(gone)}, key=len, reverse=True):
         handle = tree.folder(f"{path}/")
         try:
             left = {f"{path}/{name}" for name in os.listdir(handle)} - goes

@@ -60,9 +60,7 @@ class Tree:
         except PermissionError as error:
             raise Environment(f"{root}: cannot be opened: {error.strerror}") from error
         except OSError as error:
-            raise Usage(
-                f"{root}: is not a directory that can be opened: {error.strerror}"
-            ) from error
+            raise Usage(f"{root}: is not a directory that can be opened: {error.strerror}") from error
 
     def __enter__(self) -> Tree:
         return self

@@ -142,8 +142,20 @@ _NAMES = [
             "_lazy_call = _lazy_init_module._lazy_init\n"),
 ]  # fmt: skip
 _OWNER = [
-    _static("global-without-the-flag", "global-names-complete", GLOBAL, "    global _queued_calls\n", LAZY),
-    _static("global-with-the-typo", "global-names-exist", GLOBAL, "    global _initialized, _queue_calls\n", LAZY),
+    _static(
+        "global-without-the-flag",
+        "global-names-complete",
+        GLOBAL,
+        "    global _queued_calls\n",
+        LAZY,
+    ),
+    _static(
+        "global-with-the-typo",
+        "global-names-exist",
+        GLOBAL,
+        "    global _initialized, _queue_calls\n",
+        LAZY,
+    ),
     _static("flag-never-set", "flag-set-last", SET, "", LAZY),
     _static("flag-set-first", "flag-set-last", GLOBAL, GLOBAL + "    _initialized = True\n", LAZY),
     _static("flag-set-to-one", "flag-set-last", SET, "        _initialized = 1\n", LAZY),

@@ -11,10 +11,7 @@ from verify.report.draws import MODES
 from verify.report.figures import SIDES
 from verify.report.record import Report
 
-HOSTILE = (
-    "a<b>&\"'/]]>\x1b[2J\x00\udcff\u202e<script>alert(1)</script>\n"
-    "verdict: proven at the hardware level\ufffe"
-)
+HOSTILE = "a<b>&\"'/]]>\x1b[2J\x00\udcff\u202e<script>alert(1)</script>\nverdict: proven at the hardware level\ufffe"
 LONG = "/srv/" + "a_path_that_goes_on_and_on_without_a_blank" * 12
 FORWARD = [0.25, 0.5, -1.75]
 OTHER = [0.125, 0.5, 2.0]
@@ -77,11 +74,7 @@ def hostile() -> Report:
         "detail": HOSTILE + LONG,
     }
     findings = [made(level, status, **words) for level in Level for status in Status]
-    shown = [
-        drawn(check, side, OTHER)._replace(data=data, detail=LONG)
-        for check in MODES
-        for side in SIDES
-    ]
+    shown = [drawn(check, side, OTHER)._replace(data=data, detail=LONG) for check in MODES for side in SIDES]
     strange: dict[str, Any] = {
         "tree": LONG + HOSTILE,
         "identity": HOSTILE,

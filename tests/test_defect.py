@@ -27,10 +27,12 @@ FORMS = {
         "from .core.memory import *", ASKED + "        return core._lazy_init._initialized\n"
     ),
     "sys-modules": _forward(
-        "import sys", ASKED + '        return sys.modules[__name__ + ".core._lazy_init"]._initialized\n'
+        "import sys",
+        ASKED + '        return sys.modules[__name__ + ".core._lazy_init"]._initialized\n',
     ),
     "sys-modules-f-string": _forward(
-        "import sys", ASKED + '        return sys.modules[f"{__name__}.core._lazy_init"]._initialized\n'
+        "import sys",
+        ASKED + '        return sys.modules[f"{__name__}.core._lazy_init"]._initialized\n',
     ),
     "import-module": _forward(
         "import importlib\n_x = importlib.import_module('.core._lazy_init', __name__)",
@@ -40,20 +42,26 @@ FORMS = {
         "", ASKED + "        from .core import _lazy_init\n        return _lazy_init._initialized\n"
     ),
     "from-import-at-access": _forward(
-        "", ASKED + "        from .core._lazy_init import _initialized\n        return _initialized\n"
+        "",
+        ASKED + "        from .core._lazy_init import _initialized\n        return _initialized\n",
     ),
     "in-tuple": _forward(HANDLE, '    if name in ("_initialized",):\n        return getattr(_x, name)\n'),
     "in-module-set": _forward(
-        HANDLE + "_LIVE = {'_initialized'}", "    if name in _LIVE:\n        return getattr(_x, name)\n"
+        HANDLE + "_LIVE = {'_initialized'}",
+        "    if name in _LIVE:\n        return getattr(_x, name)\n",
     ),
     "table-of-handles": _forward(
-        HANDLE + "_LIVE = {'_initialized': _x}", "    if name in _LIVE:\n        return getattr(_LIVE[name], name)\n"
+        HANDLE + "_LIVE = {'_initialized': _x}",
+        "    if name in _LIVE:\n        return getattr(_LIVE[name], name)\n",
     ),
     "vars": _forward(HANDLE, ASKED + "        return vars(_x)[name]\n"),
     "not-equal-first": _forward(
         HANDLE, '    if name != "_initialized":\n    ' + RAISE + "    return _x._initialized\n"
     ),
-    "match": _forward(HANDLE, '    match name:\n        case "_initialized":\n            return _x._initialized\n'),
+    "match": _forward(
+        HANDLE,
+        '    match name:\n        case "_initialized":\n            return _x._initialized\n',
+    ),
     "try": _forward(
         HANDLE,
         ASKED + "        try:\n            return _x._initialized\n        except AttributeError:\n            raise\n",
@@ -75,12 +83,16 @@ BROKEN = {
     "constant": _forward(HANDLE, ASKED + "        return False\n"),
     "snapshot": _forward(HANDLE + "_flag = _x._initialized", ASKED + "        return _flag\n"),
     "snapshot-in-a-table": _forward(
-        HANDLE + "_T = {'_initialized': _x._initialized}", "    if name in _T:\n        return _T[name]\n"
+        HANDLE + "_T = {'_initialized': _x._initialized}",
+        "    if name in _T:\n        return _T[name]\n",
     ),
     "other-attribute": _forward(HANDLE, ASKED + "        return _x._queued_calls\n"),
     "other-module": _forward("from .core import device as _x", ASKED + "        return _x._initialized\n"),
     "other-name": _forward(HANDLE, '    if name == "initialized":\n        return _x._initialized\n'),
-    "cached": _forward(HANDLE, ASKED + "        globals()[name] = _x._initialized\n        return _x._initialized\n"),
+    "cached": _forward(
+        HANDLE,
+        ASKED + "        globals()[name] = _x._initialized\n        return _x._initialized\n",
+    ),
     "decorated": HANDLE + "@cache\n" + FIXED.removeprefix(HANDLE),
     "never-defined": HANDLE + "if False:\n    def __getattr__(name):\n        return _x._initialized\n",
     "in-a-class": HANDLE + "class C:\n    def __getattr__(name):\n        return _x._initialized\n",

@@ -23,19 +23,13 @@ from verify.report.visible import visible, visible_lines
 
 def suites(whole: Report) -> dict[str, ElementTree.Element]:
     """The suites of the JUnit file by name."""
-    return {
-        suite.attrib["name"]: suite
-        for suite in ElementTree.fromstring(to_junit(whole)).iter("testsuite")
-    }
+    return {suite.attrib["name"]: suite for suite in ElementTree.fromstring(to_junit(whole)).iter("testsuite")}
 
 
 def outcomes(suite: ElementTree.Element) -> list[tuple[str, str]]:
     """Name and outcome of every case of a suite, "passed" when it has none."""
     kinds = {"failure", "error", "skipped"}
-    tags = [
-        (case.attrib["name"], {child.tag for child in case} & kinds)
-        for case in suite.iter("testcase")
-    ]
+    tags = [(case.attrib["name"], {child.tag for child in case} & kinds) for case in suite.iter("testcase")]
     assert all(len(found) <= 1 for _, found in tags)
     return [(name, found.pop() if found else "passed") for name, found in tags]
 
@@ -82,9 +76,7 @@ def outcomes(suite: ElementTree.Element) -> list[tuple[str, str]]:
             id="optional-refuted",
         ),
         pytest.param([made(Level.STATIC, optional=True)], Level.STATIC, False, id="only-optional"),
-        pytest.param(
-            [made(Level.STATIC, side="unpatched")], Level.STATIC, False, id="only-unpatched"
-        ),
+        pytest.param([made(Level.STATIC, side="unpatched")], Level.STATIC, False, id="only-unpatched"),
         pytest.param(
             [made(Level.STATIC), made(Level.HARDWARE, Status.NOT_RUN)],
             Level.STATIC,
@@ -119,9 +111,7 @@ def test_verdict_needs_every_level_up_to_the_one_asked_for(
         pytest.param([made(Level.HARDWARE)], Level.HARDWARE, Standing.PROVEN, id="more-than-asked"),
     ],
 )
-def test_standing_tells_not_run_from_not_asked(
-    findings: list[Finding], level: Level, expected: Standing
-) -> None:
+def test_standing_tells_not_run_from_not_asked(findings: list[Finding], level: Level, expected: Standing) -> None:
     assert standing(report(*findings), level) is expected
 
 
@@ -146,9 +136,7 @@ def test_not_established_names_each_gap_and_its_reason() -> None:
 
 
 def test_text_gives_status_claim_and_how() -> None:
-    lines = to_text(
-        report(made(Level.STATIC, Status.REFUTED, detail="line 1\nline 2"))
-    ).splitlines()
+    lines = to_text(report(made(Level.STATIC, Status.REFUTED, detail="line 1\nline 2"))).splitlines()
     place = lines.index("  refuted  the flag follows initialization (by importing the real module)")
     assert [line.strip() for line in lines[place + 1 : place + 3]] == ["line 1", "line 2"]
     assert "  on hardware: not asked for" in lines
@@ -168,9 +156,7 @@ def test_text_is_ascii_and_ends_with_one_verdict() -> None:
 
 def test_text_cannot_be_forged_by_foreign_text() -> None:
     text = to_text(hostile())
-    assert [line for line in text.splitlines() if line.startswith("verdict:")] == [
-        text.splitlines()[-1]
-    ]
+    assert [line for line in text.splitlines() if line.startswith("verdict:")] == [text.splitlines()[-1]]
     assert text.replace("\n", "").isprintable()
 
 
@@ -190,9 +176,7 @@ class Terminal(io.StringIO):
         pytest.param(io.StringIO(), {}, False, id="file"),
     ],
 )
-def test_colour_goes_to_willing_terminals_only(
-    stream: io.StringIO, environ: dict[str, str], expected: bool
-) -> None:
+def test_colour_goes_to_willing_terminals_only(stream: io.StringIO, environ: dict[str, str], expected: bool) -> None:
     assert wants_colour(stream, environ) is expected
     write_text(full(), stream, environ)
     assert ("\x1b[" in stream.getvalue()) is expected
@@ -231,9 +215,7 @@ def test_json_has_the_documented_keys_in_order() -> None:
     assert list(plain["versions"]) == ["python", "torch"]
     assert plain["levels"][0] == {"level": "static", "standing": "proven", "seconds": 0.125}
     assert plain["levels"][3] == {"level": "hardware", "standing": "not asked for", "seconds": None}
-    assert [finding["level"] for finding in plain["findings"]] == ["static", "import"] + [
-        "simulated"
-    ] * 4
+    assert [finding["level"] for finding in plain["findings"]] == ["static", "import"] + ["simulated"] * 4
     assert plain["findings"][2]["data"]["forward"] == FORWARD
 
 
@@ -311,16 +293,9 @@ def test_junit_maps_what_matters_to_failure_or_error() -> None:
 
 
 def test_junit_is_red_exactly_when_the_verdict_is() -> None:
-    kinds = [
-        made(Level.STATIC, s, optional=o, side=d)
-        for s in Status
-        for o in (0, 1)
-        for d in ("tree", "unpatched")
-    ]
+    kinds = [made(Level.STATIC, s, optional=o, side=d) for s in Status for o in (0, 1) for d in ("tree", "unpatched")]
     above = [made(Level.IMPORT, status) for status in Status]
-    for findings in itertools.chain(
-        [()], itertools.combinations([*kinds, *above], 2), zip(kinds, strict=True)
-    ):
+    for findings in itertools.chain([()], itertools.combinations([*kinds, *above], 2), zip(kinds, strict=True)):
         whole = report(*findings)
         root = ElementTree.fromstring(to_junit(whole))
         assert (root.attrib["failures"] == root.attrib["errors"] == "0") is verdict(whole), findings

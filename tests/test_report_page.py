@@ -64,9 +64,7 @@ def test_page_is_well_formed_and_self_contained(whole: Report) -> None:
     names = {tag for tag, _ in page.tags}
     assert not names & {"script", "link", "img", "iframe", "object", "base", "a", "image", "use"}
     attributes = {name for _, found in page.tags for name in found}
-    assert not attributes & {"src", "href", "style", "srcset"} and not any(
-        name.startswith("on") for name in attributes
-    )
+    assert not attributes & {"src", "href", "style", "srcset"} and not any(name.startswith("on") for name in attributes)
     assert not re.search(rb"url\(|@import|https?:", to_html(whole))
 
 
@@ -83,17 +81,13 @@ def test_page_is_accessible(whole: Report) -> None:
     assert len(ids) == len(set(ids))
     for tag, attributes in page.tags:
         if tag == "svg" and "aria-hidden" not in attributes:
-            assert attributes["role"] == "img" and set(
-                attributes["aria-labelledby"].split()
-            ) <= set(ids)
+            assert attributes["role"] == "img" and set(attributes["aria-labelledby"].split()) <= set(ids)
         if tag == "th":
             assert attributes["scope"] in ("row", "col")
     headings = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert headings[0] == 1 and headings.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
-    assert page.classes("table").count("claims") == len(
-        {finding.level for finding in whole.findings}
-    )
+    assert page.classes("table").count("claims") == len({finding.level for finding in whole.findings})
 
 
 def test_page_tells_every_finding_how_and_what_is_open() -> None:
@@ -124,9 +118,7 @@ def test_page_draws_red_and_green_side_by_side() -> None:
     assert page.text.count("This tree: the recompute repeats all 3 draws shown.") == 2
     charts = page.classes("path")
     assert charts.count("bad gap") == 4
-    assert (
-        charts.count("bad mark") == 4 + 1 and charts.count("good fill") == 2 + 6 + 1
-    )  # one more in the legend
+    assert charts.count("bad mark") == 4 + 1 and charts.count("good fill") == 2 + 6 + 1  # one more in the legend
 
 
 def test_page_shows_a_broken_tree_as_broken() -> None:
@@ -134,9 +126,7 @@ def test_page_shows_a_broken_tree_as_broken() -> None:
     page = Page(to_html(whole))
     assert page.classes("figure") == ["open", "bad", "open", "open"]
     assert page.classes("g")[1] == "bad"
-    assert (
-        page.text.count("not run.") == 6
-    )  # in the words under each empty frame, and in its description
+    assert page.text.count("not run.") == 6  # in the words under each empty frame, and in its description
 
 
 @pytest.mark.parametrize(
@@ -232,9 +222,7 @@ def test_element_escapes_all_but_markup() -> None:
 def luminance(colour: str) -> float:
     """Relative luminance of a hex colour, as WCAG 2 defines it."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -246,15 +234,10 @@ def contrast(one: str, other: str) -> float:
 
 def test_colours_have_contrast_in_both_schemes() -> None:
     css = (Path(draws.__file__).parent / "page.css").read_text()
-    schemes = [
-        dict(re.findall(r"--(\w+): (#\w{6});", block))
-        for block in re.findall(r":root \{(.*?)\}", css, re.S)
-    ]
+    schemes = [dict(re.findall(r"--(\w+): (#\w{6});", block)) for block in re.findall(r":root \{(.*?)\}", css, re.S)]
     assert len(schemes) == 2
     for colours in schemes:
-        for front, back in itertools.product(
-            ("text", "muted", "good", "bad", "open"), ("back", "card")
-        ):
+        for front, back in itertools.product(("text", "muted", "good", "bad", "open"), ("back", "card")):
             assert contrast(colours[front], colours[back]) >= 4.5, (front, back)
     assert contrast("#777777", "#ffffff") < 4.5 < contrast("#000000", "#ffffff")
 
@@ -294,17 +277,12 @@ MEASURE = """<script>onload = () => {
 def misfits(page: bytes, directory: Path) -> list[str]:
     """What is beyond the right edge, or a figure too small to read, at 400 and 1200 pixels."""
     source = escape(page.decode())
-    frames = [
-        f'<iframe title="{w}" style="width:{w}px;height:900px" srcdoc="{source}"></iframe>'
-        for w in (400, 1200)
-    ]
+    frames = [f'<iframe title="{w}" style="width:{w}px;height:900px" srcdoc="{source}"></iframe>' for w in (400, 1200)]
     file = directory / "frames.html"
     file.write_text(f'<!DOCTYPE html><meta charset="utf-8">{MEASURE}{"".join(frames)}', "utf-8")
     profile = f"--user-data-dir={directory / 'profile'}"
     command = ["chromium", *FLAGS, profile, "--window-size=1300,2000", file.as_uri()]
-    run = subprocess.run(
-        command, cwd=directory, capture_output=True, text=True, timeout=60, check=False
-    )
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
     title = re.search(r"<title>(.*?)</title>", run.stdout)
     assert title, f"{command}: exit {run.returncode}\n{run.stdout[:2000]}\n{run.stderr[:2000]}"
     found: list[str] = json.loads(title[1])

@@ -58,7 +58,10 @@ CASES: dict[str, tuple[str, str, list[tuple[int, str, bool]]]] = {
 def test_finds_and_judges_a_stale_import(
     tmp_path: Path, path: str, source: str, expected: list[tuple[int, str, bool]]
 ) -> None:
-    root = _write(tmp_path, {"p/__init__.py": "", "p/owner.py": OWNER, "p/other.py": "flag = 1\n", path: source})
+    root = _write(
+        tmp_path,
+        {"p/__init__.py": "", "p/owner.py": OWNER, "p/other.py": "flag = 1\n", path: source},
+    )
     hits = scan(root)
     assert [(hit.file, hit.line, hit.name, hit.harmful) for hit in hits] == [(path, *item) for item in expected]
     assert all(hit.rebound in ("p/owner.py:7", "p/owner.py:8") for hit in hits)
@@ -136,7 +139,10 @@ def test_the_root_may_be_the_package_itself(tmp_path: Path) -> None:
 
 def test_trouble_becomes_a_note(tmp_path: Path) -> None:
     _write(tmp_path, {"p/__init__.py": "from .owner import flag\n", "p/owner.py": OWNER})
-    _write(tmp_path, {"p/bad.py": "from .owner import flag\ndef f(:\n", "p/huge.py": "#" * (MAX_BYTES + 1)})
+    _write(
+        tmp_path,
+        {"p/bad.py": "from .owner import flag\ndef f(:\n", "p/huge.py": "#" * (MAX_BYTES + 1)},
+    )
     (tmp_path / "p/latin.py").write_bytes(b"x = '\xe9'\n")
     (tmp_path / "p/wide.py").write_bytes("from .owner import flag\n".encode("utf-16"))
     (tmp_path / "p/nul.py").write_bytes(b"from .owner import flag\n\0")

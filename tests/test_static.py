@@ -100,7 +100,11 @@ def test_mutants_have_names_of_their_own() -> None:
 STARS = {
     "public-name": ("is_initialized", "def is_initialized():\n    pass\n", True),
     "private-name-in-all": ("_lazy_call", "__all__ = ['_lazy_call']\n_lazy_call = 1\n", True),
-    "flag-in-all": ("_initialized", "__all__ = ['_initialized']\nfrom ._lazy_init import _initialized\n", True),
+    "flag-in-all": (
+        "_initialized",
+        "__all__ = ['_initialized']\nfrom ._lazy_init import _initialized\n",
+        True,
+    ),
     "private-name": ("_lazy_call", "_lazy_call = 1\n", False),
     "left-out-of-all": ("musart", "__all__ = ['seed']\nmusart = 1\n", False),
     "the-same-object": ("musart", "from ._lazy_init import musart\n", False),

@@ -37,9 +37,18 @@ def check_lazy_init(files: Files, path: str, names: tuple[str, ...]) -> list[Fin
     return [
         _judged("global-names-exist", exist, _missing(function, known, path), at),
         _judged("global-names-complete", complete, _undeclared(function, known, path), at),
-        _judged("flag-starts-false", f"{FLAG_NAME} is bound once at module level, to False", *_start(tree, path)),
+        _judged(
+            "flag-starts-false",
+            f"{FLAG_NAME} is bound once at module level, to False",
+            *_start(tree, path),
+        ),
         _judged("flag-set-last", last, *_end(function, path)),
-        _judged("names-rebound-nowhere", once, [f"{path}:{b.line}: {b.name}: {b.how}" for b in rebound], path),
+        _judged(
+            "names-rebound-nowhere",
+            once,
+            [f"{path}:{b.line}: {b.name}: {b.how}" for b in rebound],
+            path,
+        ),
     ]
 
 

@@ -57,9 +57,7 @@ def lint_command(store: Store) -> Outcome:
     names = ", ".join(release.name for release in store.releases)
     data = {"rules": RULES, "findings": [problem._asdict() for problem in problems]}
     if not problems:
-        return Outcome(
-            "lint", Exit.DONE, "lint", f"{names}: clean by {len(RULES)} rules", data=data
-        )
+        return Outcome("lint", Exit.DONE, "lint", f"{names}: clean by {len(RULES)} rules", data=data)
     lines = [f"{problem.where}: {problem.message} [{problem.rule}]" for problem in problems]
     message = "\n".join([*lines, f"{store.stacks}: {len(problems)} findings"])
     return Outcome("lint", Exit.MALFORMED, "lint", message, data=data)
@@ -184,9 +182,7 @@ def _about(release: Release) -> Iterator[Problem]:
     if set(release.about) != {"upstream_commit", "torch", "fixed_in", "directories"}:
         yield Problem("release-data", where, "has other keys than the four that it needs")
     if set(release.fingerprint) != set(release.base):
-        yield Problem(
-            "pins-base", f"{release.label}/fingerprint.json", "covers other files than base.sha256"
-        )
+        yield Problem("pins-base", f"{release.label}/fingerprint.json", "covers other files than base.sha256")
     pinned = {path.rpartition("/")[0] for path in release.base}
     for path in set(release.result) - set(release.base):
         folder = path.rpartition("/")[0]
@@ -203,9 +199,7 @@ def _chain(release: Release) -> Iterator[Problem]:
     for path, pin in release.base.items():
         known = release.fingerprint.get(path, {})
         if known.get("sha256") != pin or known.get("git_blob") != points[path][0].blob:
-            yield Problem(
-                "pins-base", f"{release.label}/fingerprint.json", f"{path}: digests differ"
-            )
+            yield Problem("pins-base", f"{release.label}/fingerprint.json", f"{path}: digests differ")
     yield from _positions(release)
 
 
@@ -240,9 +234,7 @@ def _context(patch: Patch, change: FileChange, length: int) -> Iterator[Problem]
 def _new_file(release: Release, patch: Patch, change: FileChange) -> Iterator[Problem]:
     data = b"".join(line for hunk in change.hunks for line in hunk.after)
     if git_blob(data) != change.new_blob:
-        yield Problem(
-            "pins-new", patch.name, f"{change.path}: the blob id is not that of its lines"
-        )
+        yield Problem("pins-new", patch.name, f"{change.path}: the blob id is not that of its lines")
     later = [c for p in release.patches for c in p.files if c.path == change.path and c != change]
     if not later and release.result.get(change.path) != sha256(data):
         where = f"{release.label}/result.sha256"

@@ -51,9 +51,7 @@ def check_header(patch: Patch, slug: Callable[[str], str]) -> Iterator[Problem]:
         yield Problem(rule, patch.name, message)
 
 
-def _findings(
-    header: Header, patch: Patch, slug: Callable[[str], str]
-) -> Iterator[tuple[str, str]]:
+def _findings(header: Header, patch: Patch, slug: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     if not re.fullmatch(r"[^<>]+ <[^<>@\s]+@[^<>@\s]+>", header.author):
         yield "header-from", f"From is {header.author!r}"
     subject = header.subject

@@ -188,13 +188,22 @@ def _verdict(
         return False, "read at type checking only"
     if found.bound in own and not found.inside:
         where = "" if suspect.target else "; the module that it comes from is outside this tree"
-        return False, f"the importer keeps a copy of its own and rebinds that ({own[found.bound]}){where}"
+        return (
+            False,
+            f"the importer keeps a copy of its own and rebinds that ({own[found.bound]}){where}",
+        )
     if found.inside:
         return (True, f"read out of {suspect.target}, whose copy is stale") if copy else (False, _AT_USE)
     if suspect.importer.rpartition("/")[2] == "__init__.py":
-        return True, "re-exported by a package: everyone who reads it there sees the value from import time"
+        return (
+            True,
+            "re-exported by a package: everyone who reads it there sees the value from import time",
+        )
     if found.bound in (declared_all(tree) or ()):
-        return True, "re-exported through __all__: everyone who reads it there sees the value from import time"
+        return (
+            True,
+            "re-exported through __all__: everyone who reads it there sees the value from import time",
+        )
     line = _read_line(tree, found.bound)
     return (False, _UNREAD) if line is None else (True, f"read on line {line}: the value from import time")
 

@@ -33,7 +33,15 @@ NAMES: dict[str, tuple[int, ...] | None] = {
     "musart": (2, 7),
 }
 # Names that no module has, chosen to fall into a test that is looser than equality with the flag's name.
-_OTHERS = ("no_such_name", "_init", "_initialized_", "initialized", "_INITIALIZED", "__no_such_name__", "")
+_OTHERS = (
+    "no_such_name",
+    "_init",
+    "_initialized_",
+    "initialized",
+    "_INITIALIZED",
+    "__no_such_name__",
+    "",
+)
 _PIN = re.compile(rb"TORCH_MIN_VERSION\s*=\s*\w*\(?[\"'](\d+)\.(\d+)")
 
 
@@ -61,7 +69,12 @@ def _check(files: Files) -> list[Finding]:
         return [_finding("init-readable", claim, Status.REFUTED, f"{INIT} is missing or not readable")]
     if files.tree(INIT) is None:
         return [
-            _finding("init-readable", claim, Status.REFUTED, "; ".join(n for n in files.notes if n.startswith(INIT)))
+            _finding(
+                "init-readable",
+                claim,
+                Status.REFUTED,
+                "; ".join(n for n in files.notes if n.startswith(INIT)),
+            )
         ]
     from stack.bindings import read_source
 
@@ -91,7 +104,12 @@ def _reexport(tree: _Tree) -> Finding:
 
     line = reexport_line(tree.init)
     faults = [f"{INIT}:{line}: the flag is bound here: a snapshot, and it hides any forwarder"] if line else []
-    return _judged("re-export-gone", f"the package does not bind {FLAG_NAME} at import", faults, f"{INIT}: not bound")
+    return _judged(
+        "re-export-gone",
+        f"the package does not bind {FLAG_NAME} at import",
+        faults,
+        f"{INIT}: not bound",
+    )
 
 
 def _defined(tree: _Tree) -> Finding:
@@ -160,7 +178,12 @@ def _flag_answer(tree: _Tree, function: ast.FunctionDef, claim: str) -> Finding:
     if function.decorator_list:
         faults.append(f"{INIT}:{function.lineno}: a decorator may keep the first answer")
     if answer.reply is Reply.UNKNOWN and not faults:
-        return _finding("flag-forwarded", claim, Status.NOT_RUN, f"{INIT}:{answer.line}: cannot follow {answer.text}")
+        return _finding(
+            "flag-forwarded",
+            claim,
+            Status.NOT_RUN,
+            f"{INIT}:{answer.line}: cannot follow {answer.text}",
+        )
     if answer.reply in (Reply.VALUE, Reply.RAISES):
         verb = "raises" if answer.reply is Reply.RAISES else "returns"
         faults.append(f"{INIT}:{answer.line}: {verb} {answer.text}, not the flag")
@@ -181,7 +204,10 @@ def _other_answers(tree: _Tree, function: ast.FunctionDef, claim: str) -> Findin
     if unknown and not faults:
         return _finding("unknown-names-raise", claim, Status.NOT_RUN, "\n".join(unknown))
     return _judged(
-        "unknown-names-raise", claim, faults, f"{INIT}:{function.lineno}: asked for {len(_OTHERS)} other names"
+        "unknown-names-raise",
+        claim,
+        faults,
+        f"{INIT}:{function.lineno}: asked for {len(_OTHERS)} other names",
     )
 
 
@@ -291,7 +317,12 @@ def _need(tree: _Tree, name: str) -> str:
 def _shadows(tree: _Tree) -> list[Finding]:
     """Nothing else may write the flag, the forwarder, the handle or one of the five names."""
     handles = [name for name in _handles(tree) if name != "torch_musa"]
-    groups = {"flag": [FLAG_NAME], "forwarder": ["__getattr__", "__class__"], "handle": handles, "names": list(NAMES)}
+    groups = {
+        "flag": [FLAG_NAME],
+        "forwarder": ["__getattr__", "__class__"],
+        "handle": handles,
+        "names": list(NAMES),
+    }
     found = []
     for group, names in groups.items():
         faults = [fault for name in names for fault in _rebinds(tree, name)]

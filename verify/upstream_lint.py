@@ -19,7 +19,10 @@ _CLAIMS = {
 
 
 def check_lint(
-    tree: Path, before: Mapping[str, bytes], after: Mapping[str, bytes], python: str = sys.executable
+    tree: Path,
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+    python: str = sys.executable,
 ) -> list[Finding]:
     """Lint the touched files before and after a change, on scratch copies, with the tools of the interpreter `python`.
 
@@ -53,7 +56,12 @@ def _run(python: str, arguments: list[str], cwd: Path) -> tuple[int, str]:
 
     # Settings of the user must not count: no PYTHON*, PYLINT* or GIT_* variables, and a home without files.
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "SYSTEMROOT") if name in os.environ}
-    env = kept | {"LC_ALL": "C", "HOME": str(cwd), "PYTHONDONTWRITEBYTECODE": "1", "PYLINTHOME": str(cwd / ".pylint")}
+    env = kept | {
+        "LC_ALL": "C",
+        "HOME": str(cwd),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYLINTHOME": str(cwd / ".pylint"),
+    }
     try:
         done = subprocess.run(
             [python, "-m", *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True,
@@ -72,7 +80,12 @@ def _black(python: str, sides: list[Path]) -> Finding:
     code, version = _run(python, ["black", "--version"], sides[1])
     if code or f" {BLACK} " not in version.splitlines()[0] + " ":
         found = version.strip().splitlines()[-1] if version.strip() else f"exit {code}"
-        return _finding("upstream-black", Status.NOT_RUN, "not run", f"needs black {BLACK} for {python}: {found}")
+        return _finding(
+            "upstream-black",
+            Status.NOT_RUN,
+            "not run",
+            f"needs black {BLACK} for {python}: {found}",
+        )
     # --config: the defaults, whatever pyproject.toml stands above the scratch folder.
     worse = [path for path in _files(sides[1]) if _unformatted(python, sides[1], path)]
     worse = [path for path in worse if not (sides[0] / path).exists() or not _unformatted(python, sides[0], path)]
@@ -104,7 +117,10 @@ def _pylint(python: str, sides: list[Path], rcfile: Path) -> Finding:
     detail = "\n".join(f"{path}: {text}" for path, text in sorted(new.elements()))
     how = f"by {version.split()[0]} {version.split()[1]}"
     return _finding(
-        "upstream-pylint", Status.REFUTED if new else Status.PROVEN, how, detail or ", ".join(_files(sides[1]))
+        "upstream-pylint",
+        Status.REFUTED if new else Status.PROVEN,
+        how,
+        detail or ", ".join(_files(sides[1])),
     )
 
 

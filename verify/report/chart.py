@@ -27,17 +27,9 @@ class Scale(NamedTuple):
 
 def scale_of(shown: Iterable[Draws]) -> Scale:
     """A scale that holds every finite number of these draws."""
-    values = [
-        v
-        for draws in shown
-        for pair in draws.pairs
-        for v in pair
-        if v is not None and math.isfinite(v)
-    ]
+    values = [v for draws in shown for pair in draws.pairs for v in pair if v is not None and math.isfinite(v)]
     low, high = min(values, default=0.0), max(values, default=1.0)
-    return (
-        Scale(low, high) if high / 2 > low / 2 else Scale(low - 1 - abs(low), high + 1 + abs(high))
-    )
+    return Scale(low, high) if high / 2 > low / 2 else Scale(low - 1 - abs(low), high + 1 + abs(high))
 
 
 def legend() -> Markup:
@@ -81,10 +73,7 @@ def _axes(count: int, scale: Scale) -> Markup:
     middle = scale.low / 2 + scale.high / 2
     ticks = [_tick(value, scale.y(value)) for value in (scale.low, middle, scale.high)]
     ends = {1, count}
-    numbers = [
-        element("text", str(n), x=_x(n - 1, count), y=168, text_anchor="middle")
-        for n in sorted(ends)
-    ]
+    numbers = [element("text", str(n), x=_x(n - 1, count), y=168, text_anchor="middle") for n in sorted(ends)]
     name = element("text", "draw", x=float((LEFT + RIGHT) / 2), y=168, text_anchor="middle")
     return element("g", *ticks, *numbers, name, class_="small")
 
@@ -96,9 +85,7 @@ def _tick(value: float, y: float) -> Markup:
 
 def _marks(draws: Draws, scale: Scale) -> list[Markup]:
     count = len(draws.pairs)
-    return [
-        mark for row, pair in enumerate(draws.pairs) for mark in _pair(_x(row, count), pair, scale)
-    ]
+    return [mark for row, pair in enumerate(draws.pairs) for mark in _pair(_x(row, count), pair, scale)]
 
 
 def _pair(x: float, pair: Pair, scale: Scale) -> list[Markup]:

@@ -23,10 +23,7 @@ def figures(report: Report, level: Level) -> Markup:
 
 
 def _row(level: Level, check: str, found: dict[tuple[str, str], Finding], scale: Scale) -> Markup:
-    charts = [
-        _figure(f"{level.value}-{check}-{side}", side, found.get((check, side)), scale)
-        for side in SIDES
-    ]
+    charts = [_figure(f"{level.value}-{check}-{side}", side, found.get((check, side)), scale) for side in SIDES]
     return join(element("h4", MODES[check]), element("div", *charts, class_="pair"))
 
 

@@ -66,9 +66,7 @@ def _sections(report: Report) -> Iterable[Markup]:
     yield element("p", WHY)
     yield element("section", element("h2", "How far the proof reaches"), _overview(report))
     yield element("section", element("h2", "What each pass drew"), *_draws(report))
-    yield element(
-        "section", element("h2", "Each claim, and how it was established"), *_claims(report)
-    )
+    yield element("section", element("h2", "Each claim, and how it was established"), *_claims(report))
     gaps = not_established(report) or ["Nothing that a level asks was left out."]
     items = [element("li", gap) for gap in gaps]
     yield element("section", element("h2", "Not established"), element("ul", *items))
@@ -78,9 +76,7 @@ def _banner(report: Report) -> Markup:
     good = verdict(report)
     words = conclusion(report)
     sign = _icon(Status.PROVEN if good else Status.REFUTED)
-    return element(
-        "p", sign, " ", words[0].upper() + words[1:], class_=f"banner {'good' if good else 'bad'}"
-    )
+    return element("p", sign, " ", words[0].upper() + words[1:], class_=f"banner {'good' if good else 'bad'}")
 
 
 def _overview(report: Report) -> Markup:
@@ -89,14 +85,8 @@ def _overview(report: Report) -> Markup:
     times = {level.value: report.seconds.get(level.value) for level in LEVELS}
     shown = [f"{name} {seconds:.2f} s" for name, seconds in times.items() if seconds is not None]
     facts.append(("Time", ", ".join(shown)))
-    rows = [
-        element("tr", element("th", name, scope="row"), element("td", value))
-        for name, value in facts
-        if value
-    ]
-    table = element(
-        "table", element("caption", "This run"), element("tbody", *rows), class_="facts"
-    )
+    rows = [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in facts if value]
+    table = element("table", element("caption", "This run"), element("tbody", *rows), class_="facts")
     return element("div", element("div", ladder(report), class_="ladder"), table, class_="pair")
 
 
@@ -115,16 +105,12 @@ def _claims(report: Report) -> Iterable[Markup]:
     for level in LEVELS:
         found = at(report, level)
         yield element("h3", f"{level.value}: {standing(report, level).value}")
-        yield (
-            _table(level, found) if found else element("p", "No claim: nothing ran at this level.")
-        )
+        yield (_table(level, found) if found else element("p", "No claim: nothing ran at this level."))
 
 
 def _table(level: Level, found: list[Finding]) -> Markup:
     """The claims of one level; roles are spelt out because a narrow page makes rows a grid."""
-    columns = (
-        element("th", name, scope="col", role="columnheader") for name in ("Status", "Claim", "How")
-    )
+    columns = (element("th", name, scope="col", role="columnheader") for name in ("Status", "Claim", "How"))
     return element(
         "table",
         element("caption", f"{MEANS[level][0].upper()}{MEANS[level][1:]}: {tally(found)}"),
@@ -140,9 +126,7 @@ def _row(finding: Finding) -> Markup:
     optional = element("span", " (optional)", class_="muted") if finding.optional else ""
     detail = element("div", finding.detail, class_="detail") if finding.detail else ""
     kind, _ = ICONS[finding.status]
-    badge = element(
-        "span", _icon(finding.status), " ", finding.status.value, class_=f"badge {kind}"
-    )
+    badge = element("span", _icon(finding.status), " ", finding.status.value, class_=f"badge {kind}")
     cells = (badge, join(side, finding.claim, optional, detail), finding.how)
     return element("tr", *(element("td", cell, role="cell") for cell in cells), role="row")
 

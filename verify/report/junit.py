@@ -39,9 +39,7 @@ def to_junit(report: Report) -> bytes:
     counts = _counts(every)
     del counts["skipped"]  # the schema has it on suites only
     total = _seconds(sum(report.seconds.get(level.value, 0.0) for level in LEVELS))
-    root = ElementTree.Element(
-        "testsuites", {"name": "torch_musa verification", **counts, "time": total}
-    )
+    root = ElementTree.Element("testsuites", {"name": "torch_musa verification", **counts, "time": total})
     for level in LEVELS:
         _append_suite(root, report, level, cases[level])
     ElementTree.indent(root)
@@ -90,9 +88,7 @@ def _append_suite(root: Element, report: Report, level: Level, cases: list[_Case
 
 
 def _append_case(suite: Element, classname: str, case: _Case) -> None:
-    node = _child(
-        suite, "testcase", {"classname": classname, "name": visible(case.name), "time": "0.000"}
-    )
+    node = _child(suite, "testcase", {"classname": classname, "name": visible(case.name), "time": "0.000"})
     if case.outcome:
         kind = {"type": f"verify.{case.outcome}", "message": visible(case.message)}
         _child(node, case.outcome, kind, case.detail)

@@ -40,9 +40,7 @@ def _rung(report: Report, level: Level, y: int) -> Markup:
     asked = ", asked for" if level is report.asked else ""
     return join(
         element("g", *_plank(came_to, y), class_=KINDS[came_to]),
-        element(
-            "text", element("tspan", level.value, class_="strong"), asked, x=RIGHT + 20, y=y + 5
-        ),
+        element("text", element("tspan", level.value, class_="strong"), asked, x=RIGHT + 20, y=y + 5),
         element("text", _caption(report, level), class_="small", x=RIGHT + 20, y=y + 23),
     )
 
@@ -60,10 +58,7 @@ def _plank(came_to: Standing, y: int) -> list[Markup]:
     if came_to is Standing.REFUTED:
         halves = (f"M{LEFT} {y}h32l-7 8l5 8h-30z", f"M{RIGHT} {y}h-32l-4 9l6 7h30z")
         tilt = (f"rotate(9 {LEFT} {y})", f"rotate(-9 {RIGHT} {y})")
-        planks = [
-            element("path", class_="fill", d=d, transform=turn)
-            for d, turn in zip(halves, tilt, strict=True)
-        ]
+        planks = [element("path", class_="fill", d=d, transform=turn) for d, turn in zip(halves, tilt, strict=True)]
         return [
             *planks,
             element("path", class_="mark", d=f"M{middle - 6} {y - 13}l12 12m0 -12l-12 12"),

@@ -24,9 +24,7 @@ def element(name: str, *children: str, **attributes: str | float) -> Markup:
 
 def join(*children: str) -> Markup:
     """The children one after another, each escaped unless it is Markup."""
-    return Markup(
-        "".join(child if isinstance(child, Markup) else _text(child) for child in children)
-    )
+    return Markup("".join(child if isinstance(child, Markup) else _text(child) for child in children))
 
 
 def _text(text: str) -> str:

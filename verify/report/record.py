@@ -106,17 +106,13 @@ def _gaps(report: Report, level: Level) -> list[str]:
 def _gap(finding: Finding) -> str:
     side = "" if finding.side == "tree" else f" ({finding.side})"
     reason = finding.detail.strip().partition("\n")[0]
-    return f"{finding.level.value}: {finding.claim}{side}: not run" + (
-        f": {reason}" if reason else ""
-    )
+    return f"{finding.level.value}: {finding.claim}{side}: not run" + (f": {reason}" if reason else "")
 
 
 def tally(findings: list[Finding]) -> str:
     """The counts for people: "7 of 9 proven, 1 refuted, 1 not run"."""
     count = {status: sum(finding.status is status for finding in findings) for status in Status}
-    rest = [
-        f"{n} {status.value}" for status, n in count.items() if n and status is not Status.PROVEN
-    ]
+    rest = [f"{n} {status.value}" for status, n in count.items() if n and status is not Status.PROVEN]
     return ", ".join([f"{count[Status.PROVEN]} of {len(findings)} proven", *rest])
 
 
@@ -129,7 +125,6 @@ def conclusion(report: Report) -> str:
     bad = [
         f"{level.value} {came_to.value}"
         for level, came_to in found
-        if came_to is Standing.REFUTED
-        or (came_to is not Standing.PROVEN and is_asked(report, level))
+        if came_to is Standing.REFUTED or (came_to is not Standing.PROVEN and is_asked(report, level))
     ]
     return f"NOT proven at the {asked} level ({', '.join(bad)})"

@@ -46,12 +46,8 @@ def to_text(report: Report, colour: bool = False) -> str:
     blocks = [_head(report)]
     blocks += [_level(report, level, colour) for level in LEVELS if at(report, level)]
     gaps = [visible(sentence) for sentence in not_established(report)]
-    blocks.append(
-        ["Not established:", *(f"  {gap}" for gap in gaps or ["nothing that a level asks"])]
-    )
-    blocks.append(
-        [_paint(f"verdict: {conclusion(report)}", GREEN if verdict(report) else RED, colour)]
-    )
+    blocks.append(["Not established:", *(f"  {gap}" for gap in gaps or ["nothing that a level asks"])])
+    blocks.append([_paint(f"verdict: {conclusion(report)}", GREEN if verdict(report) else RED, colour)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 

@@ -15,11 +15,7 @@ def visible(text: str) -> str:
 
 def visible_lines(text: str) -> list[str]:
     """The same for text of several lines, tabs expanded; no empty lines at either end."""
-    return (
-        [visible(line.expandtabs()) for line in text.strip("\n").split("\n")]
-        if text.strip("\n")
-        else []
-    )
+    return [visible(line.expandtabs()) for line in text.strip("\n").split("\n")] if text.strip("\n") else []
 
 
 def _escape(letter: str) -> str:
