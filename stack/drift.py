@@ -75,7 +75,8 @@ def _closest(states: Sequence[State], found: Mapping[str, Found], wanted: str | 
 def _common_lines(release: Release, found: Mapping[str, Found]) -> int:
     total = 0
     for path in release.base:
-        digests = Counter(digest_lines(found[path].entry.data))
+        plain = found[path].entry.data.replace(b"\r\n", b"\n")
+        digests = Counter(digest_lines(plain))
         total += sum((digests & Counter(known_lines(release, path))).values())
     return total
 
