@@ -47,7 +47,11 @@ def test_the_value_comes_from_the_pipe_and_not_from_stdout(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("body", "problem", "output"),
     [
-        ("print('so far'); raise ValueError('broken')\n", "ended with exit code 1", "ValueError: broken"),
+        (
+            "print('so far'); raise ValueError('broken')\n",
+            "ended with exit code 1",
+            "ValueError: broken",
+        ),
         ("print('nothing')\n", "ended without a result", "nothing"),
         ("os.write(fd, b'hello\\n')\n", "wrote something that is no result: hello", ""),
         ("os.write(fd, b'[1]\\n')\n", "wrote something that is no result: [1]", ""),
@@ -57,7 +61,9 @@ def test_the_value_comes_from_the_pipe_and_not_from_stdout(tmp_path: Path) -> No
     ],
     ids=["raises", "silent", "garbage", "no-message", "killed", "bad-exit", "cut-off"],
 )
-def test_a_failed_child_is_a_sentence_with_its_last_words(tmp_path: Path, body: str, problem: str, output: str) -> None:
+def test_a_failed_child_is_a_sentence_with_its_last_words(
+    tmp_path: Path, body: str, problem: str, output: str
+) -> None:
     result = run(tmp_path, body)
     assert result.value is None
     assert result.problem == problem
@@ -79,14 +85,19 @@ def test_the_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
 
 
 def test_a_grandchild_that_holds_the_pipe_does_not_keep_us(tmp_path: Path) -> None:
-    body = "pid = os.fork()\nif not pid: time.sleep(60)\nopen('grandchild', 'w').write(str(pid))\n" + VALUE
+    body = (
+        "pid = os.fork()\nif not pid: time.sleep(60)\nopen('grandchild', 'w').write(str(pid))\n"
+        + VALUE
+    )
     start = time.monotonic()
     assert run(tmp_path, body).value == [1, "two"]
     assert time.monotonic() - start < 10
     assert gone(int((tmp_path / "grandchild").read_text()))
 
 
-def test_the_environment_is_the_allowed_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_the_allowed_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "GIT_DIR", "SECRET_TOKEN"):
         monkeypatch.setenv(name, "/nonexistent")
     monkeypatch.setenv("MUSA_VISIBLE_DEVICES", "1")
@@ -105,7 +116,10 @@ def test_no_bytecode_is_written(tmp_path: Path) -> None:
 
 def test_progress_arrives_in_order(tmp_path: Path) -> None:
     seen: list[str] = []
-    body = "for text in 'abc': os.write(fd, (json.dumps({'progress': text}) + '\\n').encode())\n" + VALUE
+    body = (
+        "for text in 'abc': os.write(fd, (json.dumps({'progress': text}) + '\\n').encode())\n"
+        + VALUE
+    )
     assert run(tmp_path, body, progress=seen.append).value == [1, "two"]
     assert seen == ["a", "b", "c"]
 
@@ -137,7 +151,10 @@ def test_sigint_leaves_neither_child_nor_grandchild(tmp_path: Path) -> None:
     )
     root = Path(child.__file__).parents[1]
     parent = subprocess.Popen(
-        [sys.executable, "-B", "-c", program], cwd=root, stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}
+        [sys.executable, "-B", "-c", program],
+        cwd=root,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LC_ALL": "C"},
     )
     for _ in range(500):
         if (tmp_path / "pids").exists():

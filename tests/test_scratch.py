@@ -31,11 +31,17 @@ def tree(tmp_path: Path) -> Path:
 
 def snapshot(root: Path) -> dict[str, bytes]:
     """Return every file under root with its bytes."""
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
 
 
 def test_replaced_files_are_written_and_the_rest_is_linked(tree: Path, tmp_path: Path) -> None:
-    root = overlay(tmp_path / "out", tree, {"torch_musa/core/_lazy_init.py": b"new\n", "tests/unittest/a.py": b"t\n"})
+    root = overlay(
+        tmp_path / "out",
+        tree,
+        {"torch_musa/core/_lazy_init.py": b"new\n", "tests/unittest/a.py": b"t\n"},
+    )
     assert (root / "torch_musa/core/_lazy_init.py").read_bytes() == b"new\n"
     assert not (root / "torch_musa/core/_lazy_init.py").is_symlink()
     assert not (root / "torch_musa").is_symlink() and not (root / "torch_musa/core").is_symlink()
@@ -50,7 +56,11 @@ def test_tests_that_are_not_named_do_not_appear(tree: Path, tmp_path: Path) -> N
 
 
 def test_absent_means_absent(tree: Path, tmp_path: Path) -> None:
-    root = overlay(tmp_path / "out", tree, {"torch_musa/core/_lazy_init.py": None, "tests/unittest/core/t.py": None})
+    root = overlay(
+        tmp_path / "out",
+        tree,
+        {"torch_musa/core/_lazy_init.py": None, "tests/unittest/core/t.py": None},
+    )
     assert not (root / "torch_musa/core/_lazy_init.py").exists()
     assert (root / "torch_musa/core/__init__.py").exists()
     assert not (root / "tests").exists()
@@ -70,7 +80,11 @@ def test_stale_bytecode_is_not_taken_along(tree: Path, tmp_path: Path) -> None:
 
 def test_the_tree_is_left_as_it_was(tree: Path, tmp_path: Path) -> None:
     before = snapshot(tree)
-    overlay(tmp_path / "out", tree, {"torch_musa/__init__.py": b"new\n", "torch_musa/core/device.py": None})
+    overlay(
+        tmp_path / "out",
+        tree,
+        {"torch_musa/__init__.py": b"new\n", "torch_musa/core/device.py": None},
+    )
     assert snapshot(tree) == before
 
 
@@ -85,10 +99,30 @@ def test_links_are_absolute_whatever_the_caller_gave(
 
 @pytest.mark.parametrize(
     "paths",
-    [["../a"], ["/etc/passwd"], ["torch_musa/../../a"], [""], ["a", "a/b"], ["a/b", "a"], ["torch_musa"], ["a\0b"]],
-    ids=["parent", "absolute", "parent-within", "empty", "file-then-folder", "folder-then-file", "package", "nul"],
+    [
+        ["../a"],
+        ["/etc/passwd"],
+        ["torch_musa/../../a"],
+        [""],
+        ["a", "a/b"],
+        ["a/b", "a"],
+        ["torch_musa"],
+        ["a\0b"],
+    ],
+    ids=[
+        "parent",
+        "absolute",
+        "parent-within",
+        "empty",
+        "file-then-folder",
+        "folder-then-file",
+        "package",
+        "nul",
+    ],
 )
-def test_refuses_paths_that_are_no_files_inside(tree: Path, tmp_path: Path, paths: list[str]) -> None:
+def test_refuses_paths_that_are_no_files_inside(
+    tree: Path, tmp_path: Path, paths: list[str]
+) -> None:
     with pytest.raises(ValueError):
         overlay(tmp_path / "out", tree, {path: b"" for path in paths})
 

@@ -44,7 +44,11 @@ class Result(NamedTuple):
 
 def environment() -> dict[str, str]:
     """Return the environment of a child: the allowed part of ours, and the C locale with UTF-8."""
-    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
+    }
     return {**kept, "LC_ALL": "C.UTF-8"}
 
 

@@ -44,7 +44,12 @@ class Anything:
         return answer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        used_as_decorator = len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], Anything)
+        used_as_decorator = (
+            len(args) == 1
+            and not kwargs
+            and callable(args[0])
+            and not isinstance(args[0], Anything)
+        )
         return args[0] if used_as_decorator else Anything(f"{self.__name__}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -64,7 +69,7 @@ class Anything:
     def __index__(self) -> int:
         return 0
 
-    def __enter__(self) -> Anything:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Anything:  # Self needs Python 3.11
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -151,14 +156,16 @@ class Finder:
             return self._stand_in(name)
         if package != PACKAGE:
             return None
-        spec = self._real(name) if name in REAL else self._stand_in(name) if self._has(name) else None
+        spec = (
+            self._real(name) if name in REAL else self._stand_in(name) if self._has(name) else None
+        )
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return spec
 
     def _stand_in(self, name: str) -> ModuleSpec:
         loader = _StandInLoader(self._answers.get(name, {}), self._notify)
-        spec = ModuleSpec(name, loader, is_package=True)  # type: ignore[arg-type]  # a loader by protocol
+        spec = ModuleSpec(name, loader, is_package=True)
         spec.origin = "stand-in"
         return spec
 
@@ -172,7 +179,12 @@ class Finder:
         place = self._place(name)
         for source, folder in ((place / "__init__.py", place), (place.with_suffix(".py"), None)):
             if source.is_file():
-                spec = ModuleSpec(name, FreshLoader(name, str(source)), origin=str(source), is_package=bool(folder))
+                spec = ModuleSpec(
+                    name,
+                    FreshLoader(name, str(source)),
+                    origin=str(source),
+                    is_package=bool(folder),
+                )
                 spec.has_location = True
                 if folder:
                     spec.submodule_search_locations = [str(folder)]
