@@ -50,8 +50,11 @@ class Files(NamedTuple):
         return self.trees[path]
 
 
-def read_files(root: Path) -> Files:
-    """Read every `.py` file below `root`. What cannot be read becomes a note; links to folders are not followed."""
+def read_files(root: Path, replaced: Mapping[str, bytes | None] | None = None) -> Files:
+    """Read every `.py` file below `root`. What cannot be read becomes a note; links to folders are not followed.
+
+    replaced: files to be taken as having these bytes, or as absent, whatever stands in the tree.
+    """
     sources: dict[str, bytes] = {}
     notes: list[str] = []
     top = os.fspath(root)
@@ -64,6 +67,10 @@ def read_files(root: Path) -> Files:
                 data = _read(path, shown, notes)
                 if data is not None:
                     sources[shown] = data
+    for path, content in (replaced or {}).items():
+        sources.pop(path, None)
+        if content is not None and path.endswith(".py"):
+            sources[path] = content
     return Files(root.resolve().name, sources, notes, {}, {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,9 +53,12 @@ class _Tree(NamedTuple):
     init: Source
 
 
-def check_level(tree: Path) -> list[Finding]:
-    """Return the whole static level, `check_static` and the scan, reading the tree once."""
-    files = read_files(tree)
+def check_level(tree: Path, replaced: Mapping[str, bytes | None] | None = None) -> list[Finding]:
+    """Return the whole static level, `check_static` and the scan, reading the tree once.
+
+    replaced: files to be judged with these bytes, or as absent, whatever stands in the tree.
+    """
+    files = read_files(tree, replaced)
     return [*_check(files), *scan_findings(survey_files(files))]
 
 
