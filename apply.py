@@ -27,8 +27,13 @@ Options = Mapping[str, str]
 
 def apply(tree: str, store: Store, options: Options) -> Outcome:
     """apply the stack of the release that TREE is, whole or not at all"""
-    dry_run = "dry-run" in options
-    return commands.apply(tree, store, options.get("release"), dry_run, None, False)
+    prove = None
+    if options.get("tests") != "none":
+        from verify.command import prover
+
+        prove = prover(store, options.get("tests", "auto"))
+    dry_run, keep = "dry-run" in options, "keep" in options
+    return commands.apply(tree, store, options.get("release"), dry_run, prove, keep)
 
 
 def unapply(tree: str, store: Store, options: Options) -> Outcome:
@@ -39,6 +44,20 @@ def unapply(tree: str, store: Store, options: Options) -> Outcome:
 def status(tree: str, store: Store, options: Options) -> Outcome:
     """name the release, the state, and what each touched file is"""
     return commands.status(tree, store)
+
+
+def verify(tree: str, store: Store, options: Options) -> Outcome:
+    """prove or refute the fix in TREE as it stands, patched or not, and write nothing into it"""
+    from verify.command import verify as judge
+
+    return judge(tree, store, options.get("level", "auto"), options)
+
+
+def scan(tree: str, store: Store, options: Options) -> Outcome:
+    """list each name that TREE imports from a module that rebinds it: the class of this bug"""
+    from verify.command import scan_command
+
+    return scan_command(tree)
 
 
 def releases(tree: str, store: Store, options: Options) -> Outcome:
@@ -54,11 +73,15 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
 
 
 Verb = Callable[[str, Store, Options], Outcome]
-VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, status, releases, lint)}
+VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, releases, lint)}
 WITHOUT_TREE = ("releases", "lint")
 EVERYWHERE = ("json", "stacks=", "help")
-OPTIONS = {"apply": ("release=", "dry-run", "tests=")}
-TESTS = ("none",)
+OPTIONS = {
+    "apply": ("release=", "dry-run", "tests=", "keep"),
+    "verify": ("level=", "junit=", "html="),
+}
+LEVELS = ("auto", "hardware", "simulated", "import", "static")
+VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS}
 
 
 def usage(name: str) -> str:
@@ -88,8 +111,9 @@ def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
     if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
         expected = "no argument" if name in WITHOUT_TREE else "one TREE"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")
-    if options.get("tests", "none") not in TESTS:
-        raise Usage(f"--tests {options['tests']}: expected one of {', '.join(TESTS)}")
+    for option, values in VALUES.items():
+        if options.get(option, values[0]) not in values:
+            raise Usage(f"--{option} {options[option]}: expected one of {', '.join(values)}")
     return name, rest[0] if rest else "", options
 
 

@@ -25,11 +25,10 @@ class Proof(NamedTuple):
 
     proven: bool
     message: str
-    claims: tuple[Claim, ...] = ()
     data: Mapping[str, Any] = {}
 
 
-Prove = Callable[[Tree, State, Plan], Proof]
+Prove = Callable[[Tree, Mapping[str, Entry], State, Plan], Proof]
 """Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
 
 
@@ -67,7 +66,7 @@ def _apply(
     if state.standing is not Standing.APPLIED:
         _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
     plan = plan_apply(state, entries)
-    proof = prove(tree, state, plan) if prove else None
+    proof = prove(tree, entries, state, plan) if prove else None
     if proof and not (proof.proven or keep):
         message = f"{proof.message}\n{tree.root}: nothing was applied"
         return _unproven(proof, message, "not proven", tree, state)
@@ -84,7 +83,7 @@ def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | Non
         message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
     if not dry:
         state = state._replace(standing=Standing.APPLIED, applied=state.total)
-    claims = (_by_digest(state, "result"), *(proof.claims if proof else ()))
+    claims = (_by_digest(state, "result"),)
     if proof and not proof.proven:
         kept = f"{proof.message}\n{message}\n  kept although it is not proven, as --keep asks"
         return _unproven(proof, kept, f"{name}, not proven", tree, state)
@@ -95,8 +94,7 @@ def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | Non
 
 
 def _unproven(proof: Proof, message: str, name: str, tree: Tree, state: State) -> Outcome:
-    root, data = tree.root, proof.data
-    return Outcome("apply", Exit.UNPROVEN, name, message, "", root, state, proof.claims, data)
+    return Outcome("apply", Exit.UNPROVEN, name, message, "", tree.root, state, (), proof.data)
 
 
 def unapply(root: str, store: Store) -> Outcome:

@@ -9,7 +9,11 @@ from stack.errors import MEANING
 HELP = {
     "release=": ("R", "the release that you believe TREE is; refused if the bytes say otherwise"),
     "dry-run": ("", "plan and check, write nothing"),
-    "tests=": ("LEVEL", "what to prove before the result is written: none"),
+    "tests=": ("LEVEL", "what to prove before writing: auto (default), none, or as --level"),
+    "keep": ("", "write the result although the proof failed; the exit code is still 5"),
+    "level=": ("LEVEL", "static, import, simulated, hardware; auto (default) is the highest here"),
+    "junit=": ("FILE", "write the report as JUnit XML too"),
+    "html=": ("FILE", "write the report as one HTML page too"),
     "json": ("", "print one JSON object, schema 1 (README)"),
     "stacks=": ("DIR", "another folder with patches/ and series/"),
     "help": ("", "this text"),

@@ -1,0 +1,108 @@
+"""The verbs that judge: verify and scan, and the proof that apply asks for before it writes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.commands import Proof, Prove
+from stack.errors import Environment, Exit, Usage
+from stack.outcome import Outcome
+from stack.plan import Plan
+from stack.state import State, identify
+from stack.store import Store
+from stack.tree import Entry, Tree
+from verify.ladder import climb, terminal_progress
+from verify.report.record import LEVELS, MEANS, Report, at, conclusion, not_established, standing, tally, verdict
+from verify.subject import subject_of_plan, subject_of_tree
+
+
+def verify(root: str, store: Store, level: str, options: Mapping[str, str]) -> Outcome:
+    """Judge a torch_musa tree as it stands.
+
+    level: a level's value, or auto. options: junit and html name files to write the report to.
+    Raises StackError; writes nothing into the tree.
+    """
+    with Tree(root) as tree:
+        entries = tree.read_all(store.paths)
+        state = identify(store, entries)
+    if not os.path.isfile(os.path.join(root, "torch_musa", "__init__.py")):
+        raise Usage(f"{root}: has no torch_musa/__init__.py", "Name the top of a torch_musa source tree.")
+    report = climb(subject_of_tree(Path(root), store, state, entries), level, sys.executable, terminal_progress())
+    _write_reports(report, options)
+    return _outcome(root, state, report)
+
+
+def prover(store: Store, level: str) -> Prove:
+    """Return the proof of a plan's result at a level, for stack.commands.apply."""
+
+    def prove(tree: Tree, entries: Mapping[str, Entry], state: State, plan: Plan) -> Proof:
+        from verify.report.as_json import to_json
+        from verify.report.text import to_text
+
+        subject = subject_of_plan(Path(tree.root), state, entries, plan)
+        report = climb(subject, level, sys.executable, terminal_progress())
+        proven = verdict(report)
+        message = summary(report) if proven else to_text(report).rstrip()
+        return Proof(proven, message, {"report": to_json(report)})
+
+    return prove
+
+
+def scan_command(root: str) -> Outcome:
+    """List every name of a tree that is imported from a module that rebinds it."""
+    from verify.scan import describe, survey
+
+    with Tree(root):
+        found = survey(Path(root))
+    harmful = sum(hit.harmful for hit in found.hits)
+    lines = [describe(hit) for hit in found.hits] + [f"left out: {note}" for note in found.notes]
+    lines.append(f"{found.files} files: {harmful} harmful, {len(found.hits) - harmful} harmless (by source reading)")
+    data = {"hits": [hit._asdict() for hit in found.hits], "notes": list(found.notes)}
+    code = Exit.UNPROVEN if harmful else Exit.DONE
+    return Outcome("scan", code, "scan", "\n".join(lines), "", root, data=data)
+
+
+def _outcome(root: str, state: State, report: Report) -> Outcome:
+    from verify.report.as_json import to_json
+    from verify.report.text import to_text
+
+    proven = verdict(report)
+    name, code = ("proven", Exit.DONE) if proven else ("not proven", Exit.UNPROVEN)
+    data = {"report": to_json(report)}
+    return Outcome("verify", code, name, to_text(report).rstrip(), "", root, state, (), data)
+
+
+def summary(report: Report) -> str:
+    """Return a line for each level, what is not established, and the verdict."""
+    lines = [
+        f"  {level.value}: {standing(report, level).value}, {tally(at(report, level))} ({MEANS[level]})"
+        for level in LEVELS
+        if at(report, level)
+    ]
+    lines += [f"  not established: {gap}" for gap in not_established(report)]
+    return "\n".join([*lines, f"  the fix is {conclusion(report)}"])
+
+
+def _write_reports(report: Report, options: Mapping[str, str]) -> None:
+    if "junit" in options:
+        from verify.report.junit import to_junit
+
+        _replace(options["junit"], to_junit(report))
+    if "html" in options:
+        from verify.report.html import to_html
+
+        _replace(options["html"], to_html(report))
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Write a report beside its name, then give it the name: never half a report."""
+    staged = f"{path}.{os.getpid()}.new"
+    try:
+        with open(staged, "xb") as file:
+            file.write(data)
+        os.replace(staged, path)
+    except OSError as error:
+        raise Environment(f"{path}: cannot be written: {error.strerror}") from error

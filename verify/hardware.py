@@ -1,0 +1,2 @@
+def unavailable(python, progress): return "stub"
+def require(python, progress): pass
