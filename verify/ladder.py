@@ -13,40 +13,52 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from stack.errors import Environment
 from verify import hardware
 from verify.finding import Finding, Level, Status
 from verify.report.record import LEVELS, Report
 from verify.scratch import overlay
-from verify.subject import Subject
+from verify.subject import Images, Subject
 
 Progress = Callable[[str], None]
 
 
-def choose(asked: str, python: str, progress: Progress) -> tuple[Level, tuple[Finding, ...]]:
-    """Return the level to climb to, and findings on the levels above it that cannot run here.
+class Choice(NamedTuple):
+    """The level to climb to, findings on the levels above it that cannot run here, and the device if there is one."""
+
+    level: Level
+    above: tuple[Finding, ...] = ()
+    device: hardware.Device | None = None
+
+
+def choose(subject: Subject, asked: str, python: str, progress: Progress) -> Choice:
+    """Choose the level.
 
     asked: a level's value, or `auto` for the highest that this machine can run. Raises Environment for a level that is
     asked for by name and cannot run.
     """
+    if asked in (Level.STATIC.value, Level.IMPORT.value):
+        return Choice(Level(asked))
     missing = [name for name in ("torch", "pytest") if find_spec(name) is None]
-    if asked == Level.SIMULATED.value and missing:
-        raise Environment(
-            f"--level simulated: {' and '.join(missing)} cannot be imported by {python}",
-            "Run apply.py with a Python that has them, or ask for the import level.",
-        )
+    lacking = f"{' and '.join(missing)} cannot be imported by {python}" if missing else ""
+    if asked == Level.SIMULATED.value:
+        if lacking:
+            raise Environment(
+                f"--level simulated: {lacking}",
+                "Run apply.py with a Python that has them, or ask for the import level.",
+            )
+        return Choice(Level.SIMULATED)
+    device = hardware.look(subject, python, progress)
+    if isinstance(device, hardware.Device):
+        return Choice(Level.HARDWARE, (), device)
     if asked == Level.HARDWARE.value:
-        hardware.require(python, progress)
-    if asked != "auto":
-        return Level(asked), ()
-    reason = hardware.unavailable(python, progress)
-    if not reason:
-        return Level.HARDWARE, ()
-    above = [_not_run(Level.HARDWARE, reason)]
-    if missing:
-        above.insert(0, _not_run(Level.SIMULATED, f"{' and '.join(missing)} cannot be imported"))
-    return (Level.IMPORT if missing else Level.SIMULATED), tuple(above)
+        raise Environment(f"--level hardware: {device}", "Ask for the simulated level, which needs no card.")
+    above = [_not_run(Level.HARDWARE, device)]
+    if lacking:
+        return Choice(Level.IMPORT, (_not_run(Level.SIMULATED, lacking), *above))
+    return Choice(Level.SIMULATED, tuple(above))
 
 
 def _not_run(level: Level, reason: str) -> Finding:
@@ -60,19 +72,20 @@ def climb(subject: Subject, asked: str, python: str, progress: Progress) -> Repo
     asked: a level's value, or auto. python: the interpreter of all children. progress: called with short texts.
     """
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    level, above = choose(asked, python, progress)
+    choice = choose(subject, asked, python, progress)
     findings: list[Finding] = []
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="torch-musa-patches-") as scratch:
-        for rung in LEVELS[: LEVELS.index(level) + 1]:
-            progress(f"{rung.value} level")
+        climber = _Climber(subject, Path(scratch), python, progress, choice.device)
+        for level in LEVELS[: LEVELS.index(choice.level) + 1]:
+            progress(f"{level.value} level")
             begun = time.monotonic()
-            findings += _RUNGS[rung](subject, Path(scratch), python, progress)
-            seconds[rung.value] = round(time.monotonic() - begun, 3)
+            findings += climber.check(level)
+            seconds[level.value] = round(time.monotonic() - begun, 3)
+    progress("")
     versions = {"Python": platform.python_version(), "platform": platform.platform(), **_versions(findings)}
-    return Report(
-        str(subject.root), subject.identity, level, (*findings, *above), versions, started, seconds
-    )
+    findings += choice.above
+    return Report(str(subject.root), subject.identity, choice.level, tuple(findings), versions, started, seconds)
 
 
 def _versions(findings: list[Finding]) -> dict[str, str]:
@@ -82,57 +95,68 @@ def _versions(findings: list[Finding]) -> dict[str, str]:
     return found
 
 
-def _static(subject: Subject, scratch: Path, python: str, progress: Progress) -> Iterator[Finding]:
-    from verify.static import check_level
-    from verify.upstream_lint import RCFILE, check_lint
+class _Climber(NamedTuple):
+    """What every level needs."""
 
-    yield from check_level(subject.root, subject.files)
-    if (subject.root / RCFILE).is_file() and subject.unpatched:
-        progress("static level: upstream's own lint")
-        sides = (
-            {path: data for path, data in side.items() if data is not None}
-            for side in (subject.unpatched, subject.files)
-        )
-        for finding in check_lint(subject.root, *sides, python):
-            yield finding._replace(optional=finding.status is Status.NOT_RUN)
+    subject: Subject
+    scratch: Path
+    python: str
+    progress: Progress
+    device: hardware.Device | None
+
+    def check(self, level: Level) -> list[Finding]:
+        """Return the findings of one level."""
+        levels = {
+            Level.STATIC: self._static,
+            Level.IMPORT: self._import,
+            Level.SIMULATED: self._simulated,
+            Level.HARDWARE: self._hardware,
+        }
+        return list(levels[level]())
+
+    def _static(self) -> Iterator[Finding]:
+        from verify.static import check_level
+        from verify.upstream_lint import RCFILE, check_lint
+
+        subject = self.subject
+        yield from check_level(subject.root, subject.files)
+        if subject.unpatched and (subject.root / RCFILE).is_file():
+            self.progress("static level: upstream's own lint")
+            before, after = _present(subject.unpatched), _present(subject.files)
+            for finding in check_lint(subject.root, before, after, self.python):
+                yield finding._replace(optional=finding.status is Status.NOT_RUN)
+
+    def _import(self) -> list[Finding]:
+        from verify.imported import check_import
+
+        return check_import(self._side("imported"), self.python)
+
+    def _simulated(self) -> Iterator[Finding]:
+        from verify.simulated import Sides, check_simulated
+
+        subject = self.subject
+        unpatched = None
+        if subject.unpatched is not None:
+            files = {**subject.unpatched, **subject.tests}
+            unpatched = overlay(self.scratch / "unpatched", subject.root, files)
+        sides = Sides(self._side("tree"), unpatched)
+        tests = sorted(subject.tests)
+        yield from check_simulated(sides, tests, self.python, self.progress, subject.must_be_red)
+        for reason in subject.left_out:
+            claim = "every carried test file runs"
+            yield Finding(Level.SIMULATED, "left-out", claim, Status.NOT_RUN, "by digest", reason, optional=True)
+
+    def _hardware(self) -> list[Finding]:
+        assert self.device is not None
+        return hardware.check_hardware(self.subject, self.scratch, self.device, self.python, self.progress)
+
+    def _side(self, name: str) -> Path:
+        subject = self.subject
+        return overlay(self.scratch / name, subject.root, {**subject.files, **subject.tests})
 
 
-def _import(subject: Subject, scratch: Path, python: str, progress: Progress) -> list[Finding]:
-    from verify.imported import check_import
-
-    return check_import(_side(subject, scratch, "imported"), python)
-
-
-def _simulated(subject: Subject, scratch: Path, python: str, progress: Progress) -> Iterator[Finding]:
-    from verify.simulated import Sides, check_simulated
-
-    unpatched = None
-    if subject.unpatched is not None:
-        files = {**subject.unpatched, **subject.tests}
-        unpatched = overlay(scratch / "unpatched", subject.root, files)
-    sides = Sides(_side(subject, scratch, "tree"), unpatched)
-    yield from check_simulated(sides, sorted(subject.tests), python, progress, subject.must_be_red)
-    for reason in subject.left_out:
-        claim = "every carried test file runs"
-        yield Finding(
-            Level.SIMULATED, "left-out", claim, Status.NOT_RUN, "by digest", reason, optional=True
-        )
-
-
-def _hardware(subject: Subject, scratch: Path, python: str, progress: Progress) -> list[Finding]:
-    return hardware.check_hardware(subject, scratch, python, progress)
-
-
-def _side(subject: Subject, scratch: Path, name: str) -> Path:
-    return overlay(scratch / name, subject.root, {**subject.files, **subject.tests})
-
-
-_RUNGS = {
-    Level.STATIC: _static,
-    Level.IMPORT: _import,
-    Level.SIMULATED: _simulated,
-    Level.HARDWARE: _hardware,
-}
+def _present(images: Images) -> dict[str, bytes]:
+    return {path: data for path, data in images.items() if data is not None}
 
 
 def terminal_progress() -> Progress:
