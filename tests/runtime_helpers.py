@@ -1,4 +1,4 @@
-"""The specimen as the runtime tests need it: a throw-away copy, unpatched or patched, with edits."""
+"""The specimen as the runtime tests need it: a throw-away copy, with the fix or without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A child's result is what it wrote on its pipe; whatever else happens is a sentence, and nothing stays behind."""
+"""A child's result is what it wrote on its pipe.
+
+Whatever else happens is a sentence, and nothing stays behind.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from verify import child
 
-HEADER = "import json, os, sys, time\nfd = int(sys.argv[1])\n"
+HEADER = (
+    "import json, os, sys, time\nfd = int(sys.argv[1])\nown = os.getcwd()\nos.chdir(sys.argv[2])\n"
+)
 VALUE = 'os.write(fd, b\'{"value": [1, "two"]}\\n\')\n'
 
 
-def run(tmp_path: Path, body: str, seconds: float = 20.0, **more: object) -> child.Result:
+def run(tmp_path: Path, body: str, seconds: float = 20.0, **more: Any) -> child.Result:
     """Run a child script with this body."""
     script = tmp_path / "script.py"
     script.write_text(HEADER + body)
-    return child.run(sys.executable, script, ["argument"], cwd=tmp_path, seconds=seconds, **more)  # type: ignore[arg-type]
+    return child.run(sys.executable, script, [str(tmp_path)], seconds=seconds, **more)
 
 
 def gone(pid: int) -> bool:
@@ -71,7 +77,7 @@ def test_a_failed_child_is_a_sentence_with_its_last_words(
 
 
 def test_an_absent_interpreter_is_a_sentence(tmp_path: Path) -> None:
-    result = child.run(str(tmp_path / "nopython"), tmp_path / "s.py", [], cwd=tmp_path, seconds=5)
+    result = child.run(str(tmp_path / "nopython"), tmp_path / "s.py", [], seconds=5)
     assert result.problem.startswith(f"cannot start {tmp_path / 'nopython'}: ")
 
 
@@ -125,7 +131,8 @@ def test_progress_arrives_in_order(tmp_path: Path) -> None:
 
 
 def test_a_large_value_arrives_whole(tmp_path: Path) -> None:
-    body = "line = json.dumps({'value': 'x' * 3_000_000}).encode() + b'\\n'\nwhile line: line = line[os.write(fd, line):]\n"
+    body = "line = json.dumps({'value': 'x' * 3_000_000}).encode() + b'\\n'\n"
+    body += "while line: line = line[os.write(fd, line):]\n"
     assert run(tmp_path, body).value == "x" * 3_000_000
 
 
@@ -133,7 +140,8 @@ def test_an_exception_in_the_caller_ends_the_child(tmp_path: Path) -> None:
     def fail(_: str) -> None:
         raise RuntimeError("the caller gave up")
 
-    body = "open('child', 'w').write(str(os.getpid()))\nos.write(fd, b'{\"progress\": 1}\\n')\ntime.sleep(60)\n"
+    body = "open('child', 'w').write(str(os.getpid()))\n"
+    body += "os.write(fd, b'{\"progress\": 1}\\n')\ntime.sleep(60)\n"
     with pytest.raises(RuntimeError, match="gave up"):
         run(tmp_path, body, progress=fail)
     assert gone(int((tmp_path / "child").read_text()))
@@ -147,7 +155,7 @@ def test_sigint_leaves_neither_child_nor_grandchild(tmp_path: Path) -> None:
     )
     program = (
         "import sys; from pathlib import Path; from verify import child\n"
-        f"child.run(sys.executable, Path({str(script)!r}), [], cwd=Path({str(tmp_path)!r}), seconds=60)\n"
+        f"child.run(sys.executable, Path({str(script)!r}), [{str(tmp_path)!r}], seconds=60)\n"
     )
     root = Path(child.__file__).parents[1]
     parent = subprocess.Popen(
@@ -164,3 +172,12 @@ def test_sigint_leaves_neither_child_nor_grandchild(tmp_path: Path) -> None:
     _, errors = parent.communicate(timeout=20)
     assert b"KeyboardInterrupt" in errors
     assert all(gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+
+
+def test_it_runs_in_a_folder_of_its_own_that_goes_away(tmp_path: Path) -> None:
+    body = "import tempfile\nopen(own + '/core', 'w').close()\ntempfile.mkdtemp()\n"
+    body += "report = [own, tempfile.gettempdir(), os.listdir(own)]\n"
+    body += "os.write(fd, (json.dumps({'value': report}) + '\\n').encode())\n"
+    own, temporary, entries = run(tmp_path, body).value
+    assert own == temporary and "core" in entries and len(entries) == 2
+    assert not Path(own).exists()

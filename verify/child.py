@@ -1,4 +1,7 @@
-"""Child interpreters: where foreign code runs. A clean environment, a time limit, and nothing left behind."""
+"""Child interpreters: where foreign code runs.
+
+A clean environment, a time limit, and nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-# What a child needs to find its tools, its libraries and the cards. Nothing that steers Python or pytest.
-_ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "TMPDIR")
+# What a child needs to find its tools, its libraries and the cards. Nothing that steers Python or
+# pytest.
+_ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH")
 _ALLOWED_PREFIXES = ("MUSA_", "MTHREADS_")
 _TAIL_LINES = 20
 _SLICE_SECONDS = 0.1
@@ -57,28 +60,34 @@ def run(
     script: Path,
     arguments: Sequence[str],
     *,
-    cwd: Path,
     seconds: float,
     options: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
-    extra: Mapping[str, str] | None = None,
 ) -> Result:
     """Run a Python script in a child interpreter and return what it reports.
 
-    The child is called `python -B [options] script FD arguments...`. On the descriptor FD it writes JSON lines:
-    `{"progress": text}` any number of times and `{"value": anything}` once. stdout and stderr are only ever evidence.
-    -B keeps bytecode from being written. A tree's own stale bytecode is kept from being read where the tree is
-    loaded (standin.finder), because an interpreter-wide pycache prefix would compile torch anew in every run.
+    The child is called `python -B [options] script FD arguments...`. On the descriptor FD it
+    writes JSON lines: `{"progress": text}` any number of times and `{"value": anything}` once.
+    stdout and stderr are only ever evidence. It runs in a temporary folder of its own, which is
+    its TMPDIR too: a core file or a compiler's cache goes there, and goes away with it.
 
-    python: the interpreter's path. cwd: where it runs. seconds: its time limit. options: interpreter options.
-    progress: called with each progress text. extra: more environment entries.
-    A child that fails is a Result with a problem, never an exception. The child leads a process group of its own, which
-    is killed when this function is left, for whatever reason.
+    -B keeps bytecode from being written. A tree's own stale bytecode is kept from being read where
+    the tree is loaded (standin.finder), because an interpreter-wide pycache prefix would compile
+    torch anew in every run.
+
+    python: the interpreter's path. seconds: its time limit. options: interpreter options.
+    progress: called with each progress text. Paths among the arguments must be absolute.
+    A child that fails is a Result with a problem, never an exception. The child leads a process
+    group of its own, which is killed when this function is left, for whatever reason.
     """
-    with tempfile.TemporaryFile() as output, contextlib.closing(_Pipe()) as pipe:
+    with (
+        tempfile.TemporaryDirectory(prefix="verify-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryFile() as output,
+        contextlib.closing(_Pipe()) as pipe,
+    ):
         command = [python, "-B", *options, str(script), str(pipe.writing), *arguments]
         try:
-            process = _start(command, cwd, {**environment(), **(extra or {})}, output, pipe.writing)
+            process = _start(command, folder, output, pipe.writing)
         except OSError as error:
             return Result(None, f"cannot start {python}: {error.strerror or error}", "", None)
         messages = _Messages(progress)
@@ -88,17 +97,18 @@ def run(
         finally:
             _end(process)
         messages.drain(pipe.reading)
-        return _judge(messages, process.returncode if in_time else None, _tail(output), seconds)
+        code = process.returncode if in_time else None
+        return _judge(messages, code, _tail(output), seconds)
 
 
 def _start(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], output: IO[bytes], writing: int
+    command: Sequence[str], folder: str, output: IO[bytes], writing: int
 ) -> subprocess.Popen[bytes]:
     """Start the child as the leader of a process group of its own."""
     return subprocess.Popen(
         command,
-        cwd=cwd,
-        env=env,
+        cwd=folder,
+        env={**environment(), "TMPDIR": folder},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -158,7 +168,7 @@ class _Pipe:
         self.close_writing()
 
     def close_writing(self) -> None:
-        """Close our copy of the writing end, so that the reading end shows when the child has closed its own."""
+        """Close our copy of the writing end: the reading end then shows when the child is done."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1
@@ -171,7 +181,8 @@ def _listen(pid: int, reading: int, messages: _Messages, deadline: float) -> boo
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        # A grandchild may hold the pipe open for ever: only the child's own end counts, so wait in short slices.
+        # A grandchild may hold the pipe open for ever: only the child's own end counts, so wait in
+        # short slices.
         if not open_still:
             time.sleep(_AFTER_CLOSE_SECONDS)
         elif select.select([reading], [], [], min(left, _SLICE_SECONDS))[0]:
@@ -180,7 +191,10 @@ def _listen(pid: int, reading: int, messages: _Messages, deadline: float) -> boo
 
 
 def _ended(pid: int) -> bool:
-    """Say whether the child has ended, and leave it unreaped: its number must stay taken until its group is killed."""
+    """Say whether the child has ended, and leave it unreaped.
+
+    Its number must stay taken until its group is killed.
+    """
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -218,8 +232,3 @@ def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - 16_384))
     return "\n".join(output.read().decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])
-
-
-def default_python() -> str:
-    """Return the interpreter that children use unless the user names another: ours."""
-    return sys.executable

@@ -1,4 +1,4 @@
-"""The import level: the tree's real `__init__` and `core/_lazy_init` at work, without torch and without a card."""
+"""The import level: the tree's real `__init__` and `_lazy_init` run, with no torch and no card."""
 
 from __future__ import annotations
 
@@ -16,23 +16,30 @@ _OPTIONS = ("-I", "-S", "-W", "ignore")
 IMPORTS = "package-imports"
 CLAIMS = {
     IMPORTS: "torch_musa can be imported",
-    "flag-false-before-initialization": "the flag is False before initialization, under both names of the module",
-    "flag-true-after-initialization": "the flag is True after _lazy_init(), under both names of the module",
+    "flag-false-before-initialization": "the flag is False before initialization, under both "
+    "names of the module",
+    "flag-true-after-initialization": "the flag is True after _lazy_init(), under both names "
+    "of the module",
     "one-module-two-names": "torch.musa is the module torch_musa itself",
     "flag-is-no-entry-of-the-module": "the flag is no entry of the module's own dict",
     "flag-is-read-anew": "the flag is read anew on every access",
     "unknown-attribute": "an unknown name raises AttributeError with the interpreter's own text",
-    "hasattr-and-default": "hasattr and getattr with a default work for the flag and for an unknown name",
+    "hasattr-and-default": "hasattr and getattr with a default work for the flag and for an "
+    "unknown name",
     "star-import": "from torch_musa import * works",
     "dir": "dir(torch_musa) works",
-    "names-are-the-functions": "_lazy_init, _lazy_call, _is_in_bad_fork, is_initialized and musart are the objects of "
-    "core._lazy_init",
+    "names-are-the-functions": "_lazy_init, _lazy_call, _is_in_bad_fork, is_initialized and musart "
+    "are the objects of core._lazy_init",
     "submodule-stays": "torch_musa.core._lazy_init stays the submodule",
-    "asked-during-import": "the flag and an unknown name can be asked for while the package is imported",
+    "asked-during-import": "the flag and an unknown name can be asked for while the package "
+    "is imported",
     "initialized-in-a-thread": "an initialization in one thread is seen by the others",
-    "forked-child": "in a child forked after initialization the flag is True and is_initialized() is False",
-    "failed-initialization": "a failed initialization leaves the flag False, and a later one sets it",
-    "failed-queued-call": "a queued call that fails leaves the flag False, and a later initialization sets it",
+    "forked-child": "in a child forked after initialization the flag is True and is_initialized() "
+    "is False",
+    "failed-initialization": "a failed initialization leaves the flag False, and a later one "
+    "sets it",
+    "failed-queued-call": "a queued call that fails leaves the flag False, and a later "
+    "initialization sets it",
     "queued-calls-once-in-order": "calls queued before initialization run once, in order",
 }
 
@@ -42,14 +49,13 @@ def check_import(tree_root: Path, python: str) -> list[Finding]:
 
     tree_root: the folder that holds torch_musa; nothing is written there.
     python: the interpreter; it needs no torch.
-    Returns one finding for each check, in the order of CLAIMS. When the package cannot be imported, the first finding is
-    refuted with the reason and the others did not run.
+    Returns one finding for each check, in the order of CLAIMS. When the package cannot be imported,
+    the first finding is refuted with the reason and the others did not run.
     """
     result = child.run(
         python,
         _SCRIPT,
         [str(tree_root.absolute())],
-        cwd=tree_root,
         seconds=_SECONDS,
         options=_OPTIONS,
     )

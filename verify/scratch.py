@@ -1,4 +1,7 @@
-"""Scratch trees: a few files replaced by real copies, the rest of torch_musa linked, the tree itself never touched."""
+"""Scratch trees.
+
+A few files replaced by real copies, the rest of torch_musa linked, the tree itself never touched.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,25 @@ from pathlib import Path, PurePosixPath
 from typing import Union
 
 PACKAGE = "torch_musa"
-# Bytecode of the judged tree must not travel: a stale file there would be run in place of the source.
+# Bytecode of the judged tree must not travel: a stale file there would be run in place of the
+# source.
 _LEFT_OUT = "__pycache__"
 
-# The replaced paths as nested names: a file's bytes, None for a file that shall be absent, or a folder.
+# The replaced paths as nested names: a file's bytes, None for a file that shall be absent, or a
+# folder.
 _Node = Union[bytes, None, "dict[str, _Node]"]
 
 
 def overlay(dest: Path, tree: Path, replaced: Mapping[str, bytes | None]) -> Path:
-    """Make under dest a tree of written copies of the replaced paths and links to the rest of `tree/torch_musa`.
+    """Make a tree under dest: written copies of the replaced paths, links for the rest.
 
     dest: a folder that is absent or empty; it becomes the root of the new tree and is returned.
     tree: a source tree, or the folder that holds an installed torch_musa. Nothing is written there.
     replaced: path relative to the tree -> its bytes, or None when the path shall be absent.
     Paths outside torch_musa (tests) appear only when they are named here.
 
-    Raises ValueError for a path that leaves the tree or is both file and folder, NotADirectoryError when tree has no
-    torch_musa folder or a replaced path runs through a file.
+    Raises ValueError for a path that leaves the tree or is both file and folder, NotADirectoryError
+    when tree has no torch_musa folder or a replaced path runs through a file.
     """
     if not (tree / PACKAGE).is_dir():
         raise NotADirectoryError(f"{tree}: has no folder {PACKAGE}")
@@ -77,7 +82,10 @@ def _mirror(dest: Path, source: Path, nodes: Mapping[str, _Node]) -> None:
 
 
 def _fill(dest: Path, source: Path | None, nodes: Mapping[str, _Node]) -> None:
-    """Write the replaced entries of one folder; source is its counterpart in the tree, None where nothing is linked."""
+    """Write the replaced entries of one folder.
+
+    Source is its counterpart in the tree, None where nothing is linked.
+    """
     for name, node in sorted(nodes.items()):
         if isinstance(node, bytes):
             (dest / name).write_bytes(node)

@@ -1,4 +1,4 @@
-"""The simulated level: the carried tests on a stand-in card and real torch, green with the fix and red without it."""
+"""The simulated level: the carried tests on a stand-in card, with the fix and without it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _REASON_LENGTH = 300
 class Sides(NamedTuple):
     """Two prepared trees: the one to judge, and the same without the fix.
 
-    unpatched: None when it cannot be had from the bytes. The red side is then the same tree with the flag put into
-    the module's own dict right after import, which recreates the defect exactly.
+    unpatched: None when it cannot be had from the bytes. The red side is then the same tree with
+    the flag put into the module's own dict right after import, which recreates the defect exactly.
     """
 
     tree: Path
@@ -42,7 +42,13 @@ class _Run(NamedTuple):
         return outcome["value"], ""
 
     def finding(
-        self, check: str, claim: str, status: Status, detail: str = "", side: str = "tree", data: Any = None
+        self,
+        check: str,
+        claim: str,
+        status: Status,
+        detail: str = "",
+        side: str = "tree",
+        data: Any = None,
     ) -> Finding:
         return Finding(Level.SIMULATED, check, claim, status, self.how, detail, side, data or {})
 
@@ -53,30 +59,32 @@ def check_simulated(
     python: str,
     progress: Callable[[str], None],
     must_be_red: Collection[str],
+    seconds: float = 120.0,
 ) -> list[Finding]:
     """Run the carried tests, and probes of our own, on both sides.
 
     sides: the prepared trees; each holds the test files. Nothing is written there.
     tests: the carried test files, relative to the trees' roots.
-    python: an interpreter that has torch and pytest. progress: called with short texts while it runs.
+    python: an interpreter that has torch and pytest. progress: called with short texts while it
+    runs.
     must_be_red: the tests that the fix is there for, as node identifiers without parameters
-    (`tests/a.py::TestA::test_b`). Each must fail on the unpatched side by an assertion of its own. All other
-    collected tests must pass on both sides.
+    (`tests/a.py::TestA::test_b`). Each must fail on the unpatched side by an assertion of its own.
+    All other collected tests must pass on both sides.
+    seconds: the time limit of each probe and each test file on each side.
 
-    Returns findings in a fixed order: whether the level can run and prove anything here, the stand-in card's
-    self-check, the draws of both sides, and each test of both sides.
+    Returns findings in a fixed order: whether the level can run and prove anything here, the
+    stand-in card's self-check, the draws of both sides, and each test of both sides.
     """
     order = {
         "tree": str(sides.tree.absolute()),
         "unpatched": str(sides.unpatched.absolute()) if sides.unpatched else None,
         "tests": list(tests),
+        "seconds": seconds,
     }
-    result = child.run(
-        python, _SCRIPT, [json.dumps(order)], cwd=sides.tree, seconds=_SECONDS, progress=progress
-    )
+    result = child.run(python, _SCRIPT, [json.dumps(order)], seconds=_SECONDS, progress=progress)
     if result.problem:
         how = f"on the stand-in device, with {python}"
-        return [_Run({}, how).finding(*_CAN_RUN, Status.NOT_RUN, f"the child {result.reason()}")]
+        return _stopped(_Run({}, how), f"the child {result.reason()}")
     how = f"on the stand-in device, torch {result.value['torch']}, Python {result.value['python']}"
     return _judge(_Run(result.value["outcomes"], how), tests, must_be_red)
 
@@ -94,7 +102,10 @@ _TESTS = ("carried-tests", "the carried tests pass on the tree and fail without 
 
 
 def _judge(run: _Run, tests: Sequence[str], must_be_red: Collection[str]) -> list[Finding]:
-    """Return all findings; when the level can prove nothing here, the tests are one that did not run."""
+    """Return all findings.
+
+    When the level can prove nothing here, the tests are one that did not run.
+    """
     before = []
     for judge in (_can_run, _gates, _card):
         before.append(judge(run))
@@ -104,6 +115,15 @@ def _judge(run: _Run, tests: Sequence[str], must_be_red: Collection[str]) -> lis
     draws = [_replayed(run), _defect_shows(run)]
     files = [_File(run, test, must_be_red) for test in tests]
     return [*before, *draws, *(one for file in files for one in (*file.green(), *file.red()))]
+
+
+def _stopped(run: _Run, reason: str) -> list[Finding]:
+    """Return the findings of a level that could not even start."""
+    later = f"stopped by {_CAN_RUN[0]}"
+    return [
+        run.finding(*_CAN_RUN, Status.NOT_RUN, reason),
+        run.finding(*_TESTS, Status.NOT_RUN, later),
+    ]
 
 
 def _can_run(run: _Run) -> Finding:
@@ -117,7 +137,9 @@ def _gates(run: _Run) -> Finding:
     stashed, reason = run.value("gate")
     if reason:
         return run.finding(*_GATES, Status.NOT_RUN, f"the probe failed: {reason}")
-    seen = ", ".join(f"{mode}: {off} with False, {on} with True" for mode, (off, on) in stashed.items())
+    seen = ", ".join(
+        f"{mode}: {off} with False, {on} with True" for mode, (off, on) in stashed.items()
+    )
     if any(off > 0 or on == 0 for off, on in stashed.values()):
         detail = f"this torch cannot show the defect and proves nothing here (stashed {seen})"
         return run.finding(*_GATES, Status.NOT_RUN, detail)
@@ -143,14 +165,18 @@ def _defect_shows(run: _Run) -> Finding:
     draws, _ = run.value("draws unpatched")
     claim = "without the fix the recompute draws other numbers, on every card"
     equal = [mode for mode, drawn in draws.items() if len(drawn["differ"]) < drawn["cards"]]
-    detail = f"the draws are equal without the fix: {', '.join(equal)}" if equal else _differing(draws)
+    detail = (
+        f"the draws are equal without the fix: {', '.join(equal)}" if equal else _differing(draws)
+    )
     status = Status.REFUTED if equal else Status.PROVEN
     return run.finding("defect-shows", claim, status, detail, "unpatched", {"draws": draws})
 
 
 def _differing(draws: Mapping[str, Mapping[str, Any]]) -> str:
     """Return in which modes and on which cards the two passes drew different numbers."""
-    differ = [f"{mode}: {', '.join(drawn['differ'])}" for mode, drawn in draws.items() if drawn["differ"]]
+    differ = [
+        f"{mode}: {', '.join(drawn['differ'])}" for mode, drawn in draws.items() if drawn["differ"]
+    ]
     return f"the draws differ ({'; '.join(differ)})" if differ else ""
 
 
@@ -175,7 +201,11 @@ class _File:
         ran, results = self._ran("unpatched")
         yield ran
         for node, result in results.items():
-            yield self._judge_red(node, result) if self._is_red(node) else self._judge_other(node, result)
+            yield (
+                self._judge_red(node, result)
+                if self._is_red(node)
+                else self._judge_other(node, result)
+            )
 
     def _judge_red(self, node: str, result: Mapping[str, Any]) -> Finding:
         claim = "fails without the fix, by an assertion of its own"
@@ -188,7 +218,9 @@ class _File:
     def _judge_other(self, node: str, result: Mapping[str, Any]) -> Finding:
         passed = result["outcome"] == "passed"
         told = "" if passed else f"is not said to show the defect, yet {_told(result)}"
-        return self._finding(node, "passes without the fix too, for it is not about it", passed, told, "unpatched")
+        return self._finding(
+            node, "passes without the fix too, for it is not about it", passed, told, "unpatched"
+        )
 
     def _ran(self, side: str) -> tuple[Finding, Mapping[str, Any]]:
         """Return the finding that the file was collected whole, and its tests' results."""
@@ -222,6 +254,10 @@ def _function(node: str) -> str:
 def _told(result: Mapping[str, Any]) -> str:
     """Tell how a test ended, for a finding's detail."""
     if result["outcome"] in ("passed", "skipped", "xfailed", "xpassed"):
-        return f"{result['outcome']}: {result['message']}" if result["message"] else str(result["outcome"])
+        return (
+            f"{result['outcome']}: {result['message']}"
+            if result["message"]
+            else str(result["outcome"])
+        )
     place = f" at {result['where']}" if result["where"] else ""
     return f"{result['outcome']}{place}: {result['kind']}: {result['message']}"

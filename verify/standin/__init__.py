@@ -1,1 +1,1 @@
-"""What stands in for torch, for the compiled part of torch_musa and for a card. Runs in child interpreters only."""
+"""Stand-ins for torch, torch_musa's compiled part and cards. For child interpreters only."""

@@ -1,16 +1,18 @@
-"""Stand-in cards on a real CPU torch: tensors that say "musa", with a random generator for each card.
+"""Stand-in cards on a real CPU torch: tensors that say "musa", a random generator for each card.
 
-A CardTensor is a wrapper subclass around a plain CPU tensor. To Python its device is musa:N; to torch's C++ it is a CPU
-tensor, so that every torch from 2.7.1 on runs it, backward too, with no guard registered in C++ and for any number
-of cards. Every operation reaches `__torch_dispatch__`, whoever called it (a Python function, a module, C++ code inside a
-composite such as dropout, or the autograd engine), and runs there with the card's generator in the place of the CPU's.
-That is the point: checkpoint always preserves the CPU generator, so a draw from that one would prove nothing.
+A CardTensor is a wrapper subclass around a plain CPU tensor. To Python its device is musa:N; to
+torch's C++ it is a CPU tensor, so that every torch from 2.7.1 on runs it, backward too, with no
+guard registered in C++ and for any number of cards. Every operation reaches `__torch_dispatch__`,
+whoever called it (a Python function, a module, C++ code inside a composite such as dropout, or the
+autograd engine), and runs there with the card's generator in the place of the CPU's.
+That is the point: checkpoint always preserves the CPU generator, so a draw from that one would
+prove nothing.
 
-Tensors are born on a card in two ways: factories with `device="musa"` arrive at kernels registered for PrivateUse1, and
-`Tensor.to` is replaced by one that knows cards.
+Tensors are born on a card in two ways: factories with `device="musa"` arrive at kernels registered
+for PrivateUse1, and `Tensor.to` is replaced by one that knows cards.
 
-What it does not have: `torch.Generator("musa")`, streams, graphs, storages; a `*_like` factory told `device="cpu"` stays
-on its card.
+What it does not have: `torch.Generator("musa")`, streams, graphs, storages; a `*_like` factory told
+`device="cpu"` stays on its card.
 """
 
 from __future__ import annotations
@@ -37,15 +39,18 @@ _lock = threading.RLock()
 _plain_to = torch.Tensor.to
 
 
-class CardTensor(torch.Tensor):
-    """A tensor on a stand-in card. held: the plain CPU tensor with its values. card: the card's number."""
+class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for mypy
+    """A tensor on a stand-in card.
+
+    Held: the plain CPU tensor with its values. card: the card's number.
+    """
 
     _held: torch.Tensor
     _card: int
 
     @staticmethod
     def __new__(cls, held: torch.Tensor, card: int) -> CardTensor:
-        self = torch.Tensor._make_wrapper_subclass(
+        self: CardTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             held.size(),
             strides=held.stride(),
@@ -64,7 +69,8 @@ class CardTensor(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 
-    # Without these two torch would not exchange a module's parameters for ones on a card (Module.to).
+    # Without these two torch would not exchange a module's parameters for ones on a card
+    # (Module.to).
     def __tensor_flatten__(self) -> tuple[list[str], int]:
         return ["_held"], self._card
 
@@ -98,12 +104,12 @@ class CardTensor(torch.Tensor):
             )
         return self.detach()._held.numpy()
 
-    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+    def __repr__(self, **kwargs: Any) -> str:
         return f"{repr(self.detach()._held)[:-1]}, device='{self.device}')"
 
 
-class _Move(torch.autograd.Function):
-    """Copies a tensor between the CPU and the cards, and its gradient back to where it came from."""
+class _Move(torch.autograd.Function):  # type: ignore[misc]
+    """Copies a tensor between the CPU and the cards, and its gradient back to where it belongs."""
 
     @staticmethod
     def forward(ctx: Any, source: torch.Tensor, target: torch.device) -> torch.Tensor:
@@ -118,7 +124,7 @@ class _Move(torch.autograd.Function):
 
 
 def install() -> None:
-    """Teach torch the cards. torch_musa must have been imported, with verify.standin.extension behind it.
+    """Teach torch the cards. torch_musa must be imported, with verify.standin.extension behind it.
 
     Changes torch for the whole process: only for a child that does nothing else.
     """
@@ -133,7 +139,8 @@ def install() -> None:
         (torch.Tensor, "new_tensor"),
     ):
         setattr(owner, name, _from_data(getattr(owner, name)))
-    # A parameter that changes its device becomes another tensor, never another storage in the same tensor.
+    # A parameter that changes its device becomes another tensor, never another storage in the same
+    # tensor.
     torch.__future__.set_swap_module_params_on_conversion(True)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=False)
     if hasattr(torch, "accelerator"):
@@ -156,7 +163,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     plain_args, plain_kwargs = tree_map(_value, (args, kwargs))
     with _drawing_from(card):
         result = func(*plain_args, **plain_kwargs)
-    # In-place and out= operations give back an argument, and a copy to the CPU a plain tensor: the same object again.
+    # In-place and out= operations give back an argument, and a copy to the CPU a plain tensor: the
+    # same object again.
     known = {id(_value(tensor)): tensor for tensor in tensors}
     for tensor in tensors:
         _follow(tensor)
@@ -174,7 +182,7 @@ def _wrapped(leaf: Any, known: Mapping[int, Any], card: int) -> Any:
 
 
 def _follow(tensor: Any) -> None:
-    """Give a card tensor the shape that an in-place operation (resize_, t_, out=) gave to its values."""
+    """Give a card tensor the shape that an in-place operation (resize_, t_) gave its values."""
     if isinstance(tensor, CardTensor) and (
         tensor.size() != tensor._held.size() or tensor.stride() != tensor._held.stride()
     ):
@@ -199,13 +207,17 @@ def _card_of(func: Any, tensors: list[Any], kwargs: Mapping[str, Any]) -> int:
     if len(devices) > 1 and name not in _COPIES and not _may_mix(name, tensors):
         first, second = list(devices)[:2]
         raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!"
+            "Expected all tensors to be on the same device, "
+            f"but found at least two devices, {first} and {second}!"
         )
     return next(tensor._card for tensor in tensors if isinstance(tensor, CardTensor))
 
 
 def _may_mix(name: str, tensors: list[Any]) -> bool:
-    """Say whether plain tensors may take part: as an index, or as zeros that a backward formula made on "the CPU"."""
+    """Say whether plain tensors may take part.
+
+    As an index, or as zeros that a backward formula made on "the CPU".
+    """
     cards = {tensor._card for tensor in tensors if isinstance(tensor, CardTensor)}
     return len(cards) == 1 and (name in _INDEXES or torch._C._current_graph_task_id() != -1)
 
@@ -230,7 +242,10 @@ def _drawing_from(card: int) -> Iterator[None]:
 
 
 def _number(device: torch.device) -> int:
-    """Return a card's number; without one it is the current card's. Initializes, as any use of a device does."""
+    """Return a card's number; without one it is the current card's.
+
+    Initializes, as any use of a device does.
+    """
     torch_musa = sys.modules["torch_musa"]
     torch_musa.core._lazy_init._lazy_init()
     return int(torch_musa.current_device() if device.index is None else device.index)
@@ -253,7 +268,8 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 def _from_data(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for torch.tensor and its like: made on the CPU, then moved.
 
-    Their C++ copies the values with Python's dispatch switched off, where a card tensor has no memory to copy to.
+    Their C++ copies the values with Python's dispatch switched off, where a card tensor has no
+    memory to copy to.
     """
 
     @functools.wraps(plain)

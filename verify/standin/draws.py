@@ -1,4 +1,4 @@
-"""What a checkpointed function draws on a stand-in card, and the proof that the card's draws are its own."""
+"""What a checkpointed function draws on a stand-in card, and proof that the card drew it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from verify.standin.gate import MODES
 _SEED = 20
 _VALUES = 16
 
-# One of each way in which numbers are drawn: a factory, a like-factory, in place, sampling, a fused and a composite
-# dropout, a module, a module's initialization.
+# One of each way in which numbers are drawn: a factory, a like-factory, in place, sampling, a fused
+# and a composite dropout, a module, a module's initialization.
 DRAWS: dict[str, Callable[[torch.device], Any]] = {
     "rand": lambda card: torch.rand(_VALUES, device=card),
     "randn": lambda card: torch.randn(_VALUES, device=card),
@@ -53,7 +53,10 @@ def _ones(card: torch.device) -> torch.Tensor:
 
 
 def self_check() -> list[str]:
-    """Draw in every way on every card; return what was not drawn from that card's generator alone."""
+    """Draw in every way on every card.
+
+    Return what was not drawn from that card's generator alone.
+    """
     sys.modules["torch_musa"]._lazy_init()
     return [
         f"{name} on musa:{index}: {wrong}"
@@ -86,16 +89,21 @@ def _states() -> dict[str, torch.Tensor]:
 def record() -> dict[str, Any]:
     """Checkpoint a function that draws, in both modes on every card.
 
-    Returns for each mode the numbers that forward pass and recompute drew on card 0, and the cards on which they
-    differ, and how many cards there are.
+    Returns for each mode the numbers that forward pass and recompute drew on card 0, and the cards
+    on which they differ, and how many cards there are.
     """
     return {mode: _record(reentrant) for mode, reentrant in MODES.items()}
 
 
 def _record(use_reentrant: bool) -> dict[str, Any]:
     passes = [_passes(torch.device("musa", index), use_reentrant) for index in range(CARDS)]
-    differ = [f"musa:{index}" for index, drawn in enumerate(passes) if len(drawn) != 2 or drawn[0] != drawn[1]]
-    forward, recompute, *_ = [*passes[0], [], []]
+    differ = [
+        f"musa:{index}"
+        for index, drawn in enumerate(passes)
+        if len(drawn) != 2 or drawn[0] != drawn[1]
+    ]
+    empty: list[float] = []
+    forward, recompute, *_ = [*passes[0], empty, empty]
     return {"forward": forward, "recompute": recompute, "differ": differ, "cards": CARDS}
 
 

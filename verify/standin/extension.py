@@ -1,4 +1,4 @@
-"""The stand-in for torch_musa._MUSAC: what the real Python files ask of the compiled module, for cards that are not there."""
+"""The stand-in for torch_musa._MUSAC: what the real Python files ask of the compiled module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNTIME_VERSION = "4.3.0"
 
 
 class Extension:
-    """The state behind the stand-in: number of cards, each thread's current card, and whether initialization failed.
+    """The state behind the stand-in: each thread's current card, and what became of initialization.
 
     make_generator: called with a card's number at initialization; gives its random generator.
     failure: when set, the next initialization raises it, once.
@@ -28,7 +28,10 @@ class Extension:
         os.register_at_fork(after_in_child=self._after_fork)
 
     def answers(self) -> Mapping[str, object]:
-        """Return the names that the stand-in module must have; it answers any other name with nothing behind it."""
+        """Return the names that the stand-in module must have.
+
+        It answers any other name with nothing behind it.
+        """
         return {
             "_musa_init": self.initialize,
             "_musa_getDeviceCount": lambda: CARDS,

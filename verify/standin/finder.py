@@ -1,7 +1,8 @@
-"""A meta-path finder: the judged files of a tree run for real, everything around them is stood in for.
+"""A meta-path finder: the judged files of a tree run for real, the rest is stood in for.
 
-Which modules must be real follows from the defect: the flag, the functions that set it, and what torch's checkpoint
-calls on the way (device guard and random state). They need no card; the rest of torch_musa does.
+Which modules must be real follows from the defect: the flag, the functions that set it, and what
+torch's checkpoint calls on the way (device guard and random state). They need no card; the rest of
+torch_musa does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REAL = frozenset(
 
 
 class Anything:
-    """Answers whatever an import statement's module is used for: called, decorated with, inherited from, iterated."""
+    """Answers any use of an imported name: called, decorated with, inherited from, iterated."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -111,7 +112,10 @@ class _StandInLoader:
 
 
 class FreshLoader(SourceFileLoader):
-    """Compiles the source each time: bytecode beside the tree may be stale, and none is written there."""
+    """Compiles the source each time.
+
+    Bytecode beside the tree may be stale, and none is written there.
+    """
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -126,7 +130,8 @@ class Finder:
     answers: module name -> names and values that its stand-in must have.
     packages: further top-level packages that are stood in for as a whole (torch, packaging).
     notify: called with the name of each stand-in at the moment it is imported.
-    A module that the tree does not have is not found: a stand-in there would hide a misspelt import.
+    A module that the tree does not have is not found: a stand-in there would hide a misspelt
+    import.
     """
 
     def __init__(
@@ -143,13 +148,13 @@ class Finder:
 
     def install(self) -> None:
         """Put this finder before all others."""
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # a finder is what has find_spec
+        sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Answer the import system (importlib's finder protocol).
 
-        Raises ModuleNotFoundError for a torch_musa module that the tree lacks: no other finder may supply an
-        installed one.
+        Raises ModuleNotFoundError for a torch_musa module that the tree lacks: no other finder may
+        supply an installed one.
         """
         package = name.partition(".")[0]
         if package in self._packages:
@@ -165,17 +170,23 @@ class Finder:
 
     def _stand_in(self, name: str) -> ModuleSpec:
         loader = _StandInLoader(self._answers.get(name, {}), self._notify)
-        spec = ModuleSpec(name, loader, is_package=True)
+        spec = ModuleSpec(name, loader, is_package=True)  # type: ignore[arg-type]  # by protocol
         spec.origin = "stand-in"
         return spec
 
     def _has(self, name: str) -> bool:
-        """Say whether the tree has this module, as source, folder or compiled; the extension is built, not source."""
+        """Say whether the tree has this module, as source, folder or compiled.
+
+        The extension is built, not source.
+        """
         place = self._place(name)
         return name == EXTENSION or place.is_dir() or any(place.parent.glob(f"{place.name}.*"))
 
     def _real(self, name: str) -> ModuleSpec | None:
-        """Return the spec of a real module, read from its source; None when the tree has no such source."""
+        """Return the spec of a real module, read from its source.
+
+        None when the tree has no such source.
+        """
         place = self._place(name)
         for source, folder in ((place / "__init__.py", place), (place.with_suffix(".py"), None)):
             if source.is_file():

@@ -1,4 +1,4 @@
-"""Forked copies of a child interpreter: a fresh state for each piece of work without starting Python, or torch, again."""
+"""Forked copies of a child interpreter: a fresh state for each piece of work."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ _SLICE_SECONDS = 0.05
 
 
 class Work(NamedTuple):
-    """One piece of work: its name, and the function that runs in the copy and returns a JSON value."""
+    """One piece of work.
+
+    Its name, and the function that runs in the copy and returns a JSON value.
+    """
 
     name: str
     function: Callable[[], Any]
 
 
 class Outcome(NamedTuple):
-    """What became of it: the value, or the problem with the tail of the output. Exactly one of them counts."""
+    """What became of it: the value, or the problem with the tail of the output.
+
+    Exactly one of them counts.
+    """
 
     name: str
     value: Any
@@ -44,9 +50,12 @@ class _Running(NamedTuple):
 
 
 def run(works: Sequence[Work], *, at_once: int, seconds: float) -> Iterator[Outcome]:
-    """Run each work in a forked copy of this process, at most at_once at a time; yield outcomes as they come.
+    """Run each work in a forked copy of this process, at most at_once at a time.
 
-    seconds: the time limit of each. A copy that raises, dies or overruns is an Outcome with a problem.
+    Yield outcomes as they come.
+
+    seconds: the time limit of each. A copy that raises, dies or overruns is an Outcome with a
+    problem.
     """
     waiting, running = list(works), list[_Running]()
     try:
@@ -66,7 +75,7 @@ def _start(work: Work, seconds: float) -> _Running:
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
-    output = tempfile.TemporaryFile()  # closed by _finish
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _tail
     pid = os.fork()
     if pid == 0:
         _be_the_copy(work, writing, output)
@@ -111,7 +120,10 @@ def _has_ended(pid: int) -> bool:
 
 
 def _finish(one: _Running) -> Outcome:
-    """Reap a copy, ended by force when its time is over, and judge it. What it started ends with our own group."""
+    """Reap a copy, ended by force when its time is over, and judge it.
+
+    What it started ends with our own group.
+    """
     while not (ended := _has_ended(one.pid)) and time.monotonic() <= one.deadline:
         time.sleep(0.001)
     if not ended:

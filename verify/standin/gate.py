@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 MODES = {"reentrant": True, "non-reentrant": False}
 
 
-class _Claim(torch.Tensor):
+class _Claim(torch.Tensor):  # type: ignore[misc]  # torch is not there for mypy
     """A CPU tensor that says it is on a card: all that checkpoint looks at."""
 
     @property
@@ -23,7 +23,10 @@ class _Claim(torch.Tensor):
 
 
 class _Module:
-    """The least device module that checkpoint accepts; counts how often its random state is asked for."""
+    """The least device module that checkpoint accepts.
+
+    Counts how often its random state is asked for.
+    """
 
     def __init__(self, initialized: bool) -> None:
         self._initialized = initialized
@@ -43,11 +46,14 @@ class _Module:
 def probe() -> dict[str, list[int]]:
     """Run a checkpointed forward pass in both modes, with the flag False and True.
 
-    Returns, for each mode, how often the device's random state was stashed with either value of the flag. A torch that
-    gates on the flag gives 0 and more than 0.
+    Returns, for each mode, how often the device's random state was stashed with either value of the
+    flag. A torch that gates on the flag gives 0 and more than 0.
     """
     torch.utils.rename_privateuse1_backend("musa")
-    return {mode: [_stashed(reentrant, flag) for flag in (False, True)] for mode, reentrant in MODES.items()}
+    return {
+        mode: [_stashed(reentrant, flag) for flag in (False, True)]
+        for mode, reentrant in MODES.items()
+    }
 
 
 def _stashed(use_reentrant: bool, initialized: bool) -> int:

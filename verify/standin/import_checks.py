@@ -1,11 +1,13 @@
-"""The checks of the import level, run on the real modules of one tree with everything else stood in for.
+"""The checks of the import level, on the real modules of one tree and stand-ins for all else.
 
-Run as a script by verify.imported: `import_checks.py FD ROOT`. Sends one list: for each check its name and either an
-empty text (it holds) or what was seen instead; first of all the check that the package can be imported.
+Run as a script by verify.imported: `import_checks.py FD ROOT`. Sends one list: for each check its
+name and either an empty text (it holds) or what was seen instead; first of all the check that the
+package can be imported.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import threading
@@ -46,7 +48,8 @@ class Glimpse:
     def __init__(self, module: str) -> None:
         package = sys.modules["torch_musa"]
         self.module = module
-        # is_initialized is bound by the same block as the forwarder: from there on the flag must be there.
+        # is_initialized is bound by the same block as the forwarder: from there on the flag must be
+        # there.
         self.after_block = "is_initialized" in vars(package)
         self.flag = _ask_safely(package, "_initialized")
         self.unknown = _ask_safely(package, UNKNOWN)
@@ -66,7 +69,7 @@ class Scene:
         finder.Finder(
             root, answers, packages=("torch", "packaging"), notify=self._glimpse
         ).install()
-        import torch_musa  # type: ignore[import-not-found]  # the judged tree's
+        import torch_musa
 
         self.package: Any = torch_musa
         self.flag_module: Any = sys.modules["torch_musa.core._lazy_init"]
@@ -86,7 +89,10 @@ def _ask(module: ModuleType, name: str) -> Any:
 
 
 def _ask_safely(module: ModuleType, name: str) -> Any:
-    """Return an attribute, the missing mark, or the text of an exception: a look during the import must not break it."""
+    """Return an attribute, the missing mark, or the text of an exception.
+
+    A look during the import must not break it.
+    """
     try:
         return _ask(module, name)
     except Exception as error:  # any exception is what the tree answered
@@ -333,7 +339,7 @@ def _tried(check: Callable[[Scene], None], scene: Scene) -> str:
 
 
 def main(descriptor: int, root: Path) -> None:
-    """Import the package of this tree, run each check in a copy of the process, and send what they saw."""
+    """Import the package of this tree, run each check in a copy, and send what they saw."""
     try:
         scene = Scene(root)
     except BaseException as error:  # SystemExit too
@@ -342,8 +348,7 @@ def main(descriptor: int, root: Path) -> None:
         )
         return
     works = [
-        forked.Work(name, lambda check=check: _tried(check, scene))  # type: ignore[misc]  # a default, not an argument
-        for name, check in CHECKS.items()
+        forked.Work(name, functools.partial(_tried, check, scene)) for name, check in CHECKS.items()
     ]
     seen = {
         outcome.name: outcome.value if not outcome.problem else outcome.problem

@@ -1,4 +1,4 @@
-"""One test file under pytest, hermetically: no plugin, setting or conftest of the tree or the user takes part."""
+"""One test file under pytest: no plugin, setting or conftest of the tree or the user takes part."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _MESSAGE_LENGTH = 600
 class Recorder:
     """A pytest plugin that keeps what became of each test, so that no output needs to be parsed.
 
-    tests: node identifier -> outcome (passed, failed, error, skipped, xfailed, xpassed) and, unless it passed, the
-    exception's class, its message, the place in the test file, and whether it is an assertion of the test itself.
+    tests: node identifier -> outcome (passed, failed, error, skipped, xfailed, xpassed) and, unless
+    it passed, the exception's class, its message, the place in the test file, and whether it is an
+    assertion of the test itself.
     errors: what went wrong in collection.
     """
 

@@ -1,4 +1,4 @@
-"""How a child tells its parent what it found: JSON lines on the descriptor that its first argument names."""
+"""How a child tells its parent what it found: JSON lines on a descriptor."""
 
 from __future__ import annotations
 
