@@ -106,9 +106,7 @@ def the_current_card_is_the_default() -> None:
     assert torch.randn(8, device="musa").device.index == 0
     seen: list[int] = []
     with musa().device(1):
-        thread = threading.Thread(
-            target=lambda: seen.append(torch.ones(1, device="musa").get_device())
-        )
+        thread = threading.Thread(target=lambda: seen.append(torch.ones(1, device="musa").get_device()))
         thread.start()
         thread.join()
     assert seen == [0]
@@ -149,9 +147,7 @@ def training_runs_on_both_cards() -> None:
             optimizer.step()
         for weight in model.parameters():
             assert isinstance(weight, nn.Parameter)
-            assert (
-                weight.device == where and weight.grad is not None and weight.grad.device == where
-            )
+            assert weight.device == where and weight.grad is not None and weight.grad.device == where
         assert copy.deepcopy(model)[0].weight.device == where
         model.cpu()
         assert type(model[0].weight) is nn.Parameter and model[0].weight.device.type == "cpu"
@@ -231,9 +227,7 @@ def a_cpu_generator_is_refused() -> None:
 
 
 def checkpoint_replays_with_the_fix() -> None:
-    assert all(
-        drawn["differ"] == [] and len(drawn["forward"]) == 16 for drawn in draws.record().values()
-    )
+    assert all(drawn["differ"] == [] and len(drawn["forward"]) == 16 for drawn in draws.record().values())
 
 
 def checkpoint_does_not_replay_unpatched() -> None:

@@ -47,6 +47,4 @@ def edit(tree: Path, path: str, replacements: Iterable[tuple[str, str]]) -> Path
 
 def snapshot(root: Path) -> Mapping[str, bytes]:
     """Return every file under root with its bytes."""
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}

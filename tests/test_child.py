@@ -17,9 +17,7 @@ import pytest
 
 from verify import child
 
-HEADER = (
-    "import json, os, sys, time\nfd = int(sys.argv[1])\nown = os.getcwd()\nos.chdir(sys.argv[2])\n"
-)
+HEADER = "import json, os, sys, time\nfd = int(sys.argv[1])\nown = os.getcwd()\nos.chdir(sys.argv[2])\n"
 VALUE = 'os.write(fd, b\'{"value": [1, "two"]}\\n\')\n'
 
 
@@ -67,9 +65,7 @@ def test_the_value_comes_from_the_pipe_and_not_from_stdout(tmp_path: Path) -> No
     ],
     ids=["raises", "silent", "garbage", "no-message", "killed", "bad-exit", "cut-off"],
 )
-def test_a_failed_child_is_a_sentence_with_its_last_words(
-    tmp_path: Path, body: str, problem: str, output: str
-) -> None:
+def test_a_failed_child_is_a_sentence_with_its_last_words(tmp_path: Path, body: str, problem: str, output: str) -> None:
     result = run(tmp_path, body)
     assert result.value is None
     assert result.problem == problem
@@ -91,19 +87,14 @@ def test_the_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
 
 
 def test_a_grandchild_that_holds_the_pipe_does_not_keep_us(tmp_path: Path) -> None:
-    body = (
-        "pid = os.fork()\nif not pid: time.sleep(60)\nopen('grandchild', 'w').write(str(pid))\n"
-        + VALUE
-    )
+    body = "pid = os.fork()\nif not pid: time.sleep(60)\nopen('grandchild', 'w').write(str(pid))\n" + VALUE
     start = time.monotonic()
     assert run(tmp_path, body).value == [1, "two"]
     assert time.monotonic() - start < 10
     assert gone(int((tmp_path / "grandchild").read_text()))
 
 
-def test_the_environment_is_the_allowed_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_is_the_allowed_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "GIT_DIR", "SECRET_TOKEN"):
         monkeypatch.setenv(name, "/nonexistent")
     monkeypatch.setenv("MUSA_VISIBLE_DEVICES", "1")
@@ -122,10 +113,7 @@ def test_no_bytecode_is_written(tmp_path: Path) -> None:
 
 def test_progress_arrives_in_order(tmp_path: Path) -> None:
     seen: list[str] = []
-    body = (
-        "for text in 'abc': os.write(fd, (json.dumps({'progress': text}) + '\\n').encode())\n"
-        + VALUE
-    )
+    body = "for text in 'abc': os.write(fd, (json.dumps({'progress': text}) + '\\n').encode())\n" + VALUE
     assert run(tmp_path, body, progress=seen.append).value == [1, "two"]
     assert seen == ["a", "b", "c"]
 

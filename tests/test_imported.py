@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runtime_helpers import INIT, LAZY, edit, patched, snapshot, unpatched
+from tests.runtime_helpers import INIT, LAZY, edit, patched, snapshot, unpatched
 
 from verify.finding import Level, Status
 from verify.imported import CLAIMS, IMPORTS, check_import
@@ -32,9 +32,7 @@ def refuted(tree: Path) -> dict[str, str]:
     findings = check_import(tree, sys.executable)
     assert [finding.check for finding in findings] == list(CLAIMS)
     assert {finding.level for finding in findings} == {Level.IMPORT}
-    return {
-        finding.check: finding.detail for finding in findings if finding.status is Status.REFUTED
-    }
+    return {finding.check: finding.detail for finding in findings if finding.status is Status.REFUTED}
 
 
 def test_proves_every_claim_on_the_patched_tree_and_leaves_it_alone(tmp_path: Path) -> None:
@@ -48,10 +46,7 @@ def test_proves_every_claim_on_the_patched_tree_and_leaves_it_alone(tmp_path: Pa
 def test_refutes_the_unpatched_tree_where_the_flag_is_stale(tmp_path: Path) -> None:
     found = refuted(unpatched(tmp_path / "tree"))
     assert set(found) == STALE
-    assert (
-        found["flag-true-after-initialization"]
-        == "torch_musa._initialized after _lazy_init() is False, not True"
-    )
+    assert found["flag-true-after-initialization"] == "torch_musa._initialized after _lazy_init() is False, not True"
 
 
 def test_stale_bytecode_in_the_tree_is_not_run(tmp_path: Path) -> None:
@@ -174,9 +169,7 @@ def test_catches_a_mutant(tmp_path: Path, path: str, old: str, new: str, caught:
     ],
     ids=["raises", "syntax", "exits", "crashes", "misspelt", "system-exit"],
 )
-def test_a_package_that_cannot_be_imported_is_one_refuted_finding(
-    tmp_path: Path, source: str, reason: str
-) -> None:
+def test_a_package_that_cannot_be_imported_is_one_refuted_finding(tmp_path: Path, source: str, reason: str) -> None:
     tree = unpatched(tmp_path / "tree")
     (tree / INIT).write_text(source)
     first, *others = check_import(tree, sys.executable)

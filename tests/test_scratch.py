@@ -31,9 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 def snapshot(root: Path) -> dict[str, bytes]:
     """Return every file under root with its bytes."""
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_replaced_files_are_written_and_the_rest_is_linked(tree: Path, tmp_path: Path) -> None:
@@ -120,9 +118,7 @@ def test_links_are_absolute_whatever_the_caller_gave(
         "nul",
     ],
 )
-def test_refuses_paths_that_are_no_files_inside(
-    tree: Path, tmp_path: Path, paths: list[str]
-) -> None:
+def test_refuses_paths_that_are_no_files_inside(tree: Path, tmp_path: Path, paths: list[str]) -> None:
     with pytest.raises(ValueError):
         overlay(tmp_path / "out", tree, {path: b"" for path in paths})
 

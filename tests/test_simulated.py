@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from runtime_helpers import INIT, TESTS, edit, patched, snapshot, unpatched
+from tests.runtime_helpers import INIT, TESTS, edit, patched, snapshot, unpatched
 
 from verify import simulated
+from verify.carried import Run
 from verify.finding import Finding, Level, Status
 from verify.simulated import Sides, check_simulated
 
@@ -74,12 +75,12 @@ def test_proves_the_fix_and_leaves_both_sides_alone(both: Both) -> None:
     import torch
 
     assert f"torch {torch.__version__}" in findings[0].how
-    draws = by_check(findings)["draws-replay", "tree"].data["draws"]
-    lost = by_check(findings)["defect-shows", "unpatched"].data["draws"]
     for mode in ("reentrant", "non-reentrant"):
-        assert len(draws[mode]["forward"]) == 16
-        assert draws[mode]["forward"] == draws[mode]["recompute"] == lost[mode]["forward"]
-        assert lost[mode]["forward"] != lost[mode]["recompute"]
+        draws = by_check(findings)[f"draws-{mode}", "tree"].data
+        lost = by_check(findings)[f"draws-{mode}", "unpatched"].data
+        assert len(draws["forward"]) == 16
+        assert draws["forward"] == draws["recompute"] == lost["forward"]
+        assert lost["forward"] != lost["recompute"]
 
 
 @pytest.mark.torch
@@ -92,7 +93,7 @@ def test_recreates_the_defect_where_the_unpatched_side_is_not_to_be_had(both: Bo
 def test_refutes_an_unpatched_tree(both: Both) -> None:
     found = by_check(judged(Sides(both.unpatched, None)))
     refuted = {key for key, finding in found.items() if finding.status is Status.REFUTED}
-    assert ("draws-replay", "tree") in refuted
+    assert ("draws-reentrant", "tree") in refuted
     assert (f"carried-test:{RED[0]}", "tree") in refuted
     assert (f"carried-test:{RED[1]}[True]", "tree") in refuted
     assert (f"carried-test:{TESTS[0]}::TestLazyInit::test_manual_seed", "tree") not in refuted
@@ -106,8 +107,7 @@ PLANTED = {
     "test_skipped.py": "import pytest\n@pytest.mark.skip(reason='no card')\ndef test_it(): pass\n",
     "test_xfailed.py": "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False\n",
     "test_xpassed.py": "import pytest\n@pytest.mark.xfail\ndef test_it(): pass\n",
-    "test_setup.py": "import pytest\n@pytest.fixture\ndef card(): raise OSError('no card')\n"
-    "def test_it(card): pass\n",
+    "test_setup.py": "import pytest\n@pytest.fixture\ndef card(): raise OSError('no card')\ndef test_it(card): pass\n",
     "test_teardown.py": "def teardown_module(): raise OSError('late')\ndef test_it(): pass\n",
     "test_wrong_reason.py": "import torch_musa\n"
     "def test_it():\n    if not torch_musa._initialized: raise OSError('other')\n",
@@ -159,9 +159,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str]
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_test_that_proves_nothing_refutes(
-    name: str, planted: Mapping[tuple[str, str], Finding]
-) -> None:
+def test_a_test_that_proves_nothing_refutes(name: str, planted: Mapping[tuple[str, str], Finding]) -> None:
     kind, side, detail = EXPECTED[name]
     node = f"tests/{name}::test_it" if kind == "carried-test" else f"tests/{name}"
     finding = planted[f"{kind}:{node}", side]
@@ -170,16 +168,12 @@ def test_a_test_that_proves_nothing_refutes(
 
 
 @pytest.mark.torch
-def test_settings_and_conftests_around_the_tests_take_no_part(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_and_conftests_around_the_tests_take_no_part(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     for side in both:
         (side / "conftest.py").write_text("raise SystemExit('conftest was loaded')\n")
         (side / "tests" / "conftest.py").write_text("raise SystemExit('conftest was loaded')\n")
         (side / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
-        (side / "pyproject.toml").write_text(
-            "[tool.pytest.ini_options]\naddopts = '--no-such-option'\n"
-        )
+        (side / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
     monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
     assert {finding.status for finding in judged(Sides(*both))} == {Status.PROVEN}
@@ -195,9 +189,7 @@ def test_a_tree_that_cannot_run_here_is_not_run_with_the_reason(both: Both) -> N
     assert (tests.check, tests.status) == ("carried-tests", Status.NOT_RUN)
 
 
-def test_an_interpreter_without_torch_is_not_run_with_the_reason(
-    both: Both, tmp_path: Path
-) -> None:
+def test_an_interpreter_without_torch_is_not_run_with_the_reason(both: Both, tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
@@ -212,10 +204,7 @@ GATING = {"reentrant": [0, 1], "non-reentrant": [0, 1]}
 
 def outcomes(gate: object, card: object) -> Mapping[str, Mapping[str, object]]:
     values = {"gate": gate, "card": card, "draws tree": {}, "draws unpatched": {}}
-    return {
-        name: {"name": name, "value": value, "problem": "", "output": ""}
-        for name, value in values.items()
-    }
+    return {name: {"name": name, "value": value, "problem": "", "output": ""} for name, value in values.items()}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +231,7 @@ def outcomes(gate: object, card: object) -> Mapping[str, Mapping[str, object]]:
 def test_nothing_is_proven_on_ground_that_does_not_hold(
     gate: object, card: object, check: str, status: Status, detail: str
 ) -> None:
-    run = simulated._Run(outcomes(gate, card), "how")
+    run = Run(Level.SIMULATED, outcomes(gate, card), "how")
     *_, last, tests = simulated._judge(run, TESTS, RED)
     assert (last.check, last.status) == (check, status)
     assert detail in last.detail

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runtime_helpers import patched, unpatched
+from tests.runtime_helpers import patched, unpatched
 
 from verify import child
 

@@ -47,11 +47,7 @@ class Result(NamedTuple):
 
 def environment() -> dict[str, str]:
     """Return the environment of a child: the allowed part of ours, and the C locale with UTF-8."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
-    }
+    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
     return {**kept, "LC_ALL": "C.UTF-8"}
 
 
@@ -101,9 +97,7 @@ def run(
         return _judge(messages, code, _tail(output), seconds)
 
 
-def _start(
-    command: Sequence[str], folder: str, output: IO[bytes], writing: int
-) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: str, output: IO[bytes], writing: int) -> subprocess.Popen[bytes]:
     """Start the child as the leader of a process group of its own."""
     return subprocess.Popen(
         command,

@@ -41,7 +41,7 @@ def look(subject: Subject, python: str, progress: Callable[[str], None]) -> Devi
     if find_spec("pytest") is None:
         return f"pytest is not installed for {python}"
     progress("hardware level: looking for cards")
-    result = child.run(python, _SCRIPT, ["{}"], cwd=Path("/"), seconds=_LOOK_SECONDS)
+    result = child.run(python, _SCRIPT, ["{}"], seconds=_LOOK_SECONDS)
     if result.problem:
         return f"the child that imports the installed torch_musa {result.reason()}"
     seen: Mapping[str, Any] = result.value
@@ -87,7 +87,7 @@ def check_hardware(
         for side, (root, stale) in sides.items():
             progress(f"hardware level: {side}: {test}")
             order = json.dumps({"root": str(root.absolute()), "test": test, "stale": stale})
-            result = child.run(python, _SCRIPT, [order], cwd=root, seconds=_TEST_SECONDS)
+            result = child.run(python, _SCRIPT, [order], seconds=_TEST_SECONDS)
             outcomes[f"tests {side} {test}"] = {
                 "value": result.value,
                 "problem": result.problem,

@@ -16,30 +16,23 @@ _OPTIONS = ("-I", "-S", "-W", "ignore")
 IMPORTS = "package-imports"
 CLAIMS = {
     IMPORTS: "torch_musa can be imported",
-    "flag-false-before-initialization": "the flag is False before initialization, under both "
-    "names of the module",
-    "flag-true-after-initialization": "the flag is True after _lazy_init(), under both names "
-    "of the module",
+    "flag-false-before-initialization": "the flag is False before initialization, under both names of the module",
+    "flag-true-after-initialization": "the flag is True after _lazy_init(), under both names of the module",
     "one-module-two-names": "torch.musa is the module torch_musa itself",
     "flag-is-no-entry-of-the-module": "the flag is no entry of the module's own dict",
     "flag-is-read-anew": "the flag is read anew on every access",
     "unknown-attribute": "an unknown name raises AttributeError with the interpreter's own text",
-    "hasattr-and-default": "hasattr and getattr with a default work for the flag and for an "
-    "unknown name",
+    "hasattr-and-default": "hasattr and getattr with a default work for the flag and for an unknown name",
     "star-import": "from torch_musa import * works",
     "dir": "dir(torch_musa) works",
     "names-are-the-functions": "_lazy_init, _lazy_call, _is_in_bad_fork, is_initialized and musart "
     "are the objects of core._lazy_init",
     "submodule-stays": "torch_musa.core._lazy_init stays the submodule",
-    "asked-during-import": "the flag and an unknown name can be asked for while the package "
-    "is imported",
+    "asked-during-import": "the flag and an unknown name can be asked for while the package is imported",
     "initialized-in-a-thread": "an initialization in one thread is seen by the others",
-    "forked-child": "in a child forked after initialization the flag is True and is_initialized() "
-    "is False",
-    "failed-initialization": "a failed initialization leaves the flag False, and a later one "
-    "sets it",
-    "failed-queued-call": "a queued call that fails leaves the flag False, and a later "
-    "initialization sets it",
+    "forked-child": "in a child forked after initialization the flag is True and is_initialized() is False",
+    "failed-initialization": "a failed initialization leaves the flag False, and a later one sets it",
+    "failed-queued-call": "a queued call that fails leaves the flag False, and a later initialization sets it",
     "queued-calls-once-in-order": "calls queued before initialization run once, in order",
 }
 
@@ -64,10 +57,7 @@ def check_import(tree_root: Path, python: str) -> list[Finding]:
     if result.value["import"]:
         return _stopped(result.value["import"])
     seen = {IMPORTS: "", **result.value["checks"]}
-    return [
-        _finding(check, Status.REFUTED if seen[check] else Status.PROVEN, seen[check])
-        for check in CLAIMS
-    ]
+    return [_finding(check, Status.REFUTED if seen[check] else Status.PROVEN, seen[check]) for check in CLAIMS]
 
 
 def _stopped(reason: str) -> list[Finding]:

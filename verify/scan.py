@@ -239,7 +239,9 @@ def scan_findings(found: Survey) -> list[Finding]:
     findings = [Finding(Level.STATIC, "no-stale-import", claim, status, HOW, detail, data=data)]
     if found.notes:
         claim = "every Python file of the tree was scanned"
-        findings.append(Finding(Level.STATIC, "scan-complete", claim, Status.NOT_RUN, HOW, "\n".join(found.notes), optional=True))
+        findings.append(
+            Finding(Level.STATIC, "scan-complete", claim, Status.NOT_RUN, HOW, "\n".join(found.notes), optional=True)
+        )
     return findings
 
 

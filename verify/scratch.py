@@ -98,7 +98,4 @@ def _fill(dest: Path, source: Path | None, nodes: Mapping[str, _Node]) -> None:
 
 def _writes(node: Mapping[str, _Node]) -> bool:
     """Say whether any file is written below: a folder of absent files alone is not made."""
-    return any(
-        isinstance(below, bytes) or (isinstance(below, dict) and _writes(below))
-        for below in node.values()
-    )
+    return any(isinstance(below, bytes) or (isinstance(below, dict) and _writes(below)) for below in node.values())

@@ -31,9 +31,7 @@ TYPE = "musa"
 # Cards may differ, or one side may be the CPU, only where copying is what the operation is for.
 _COPIES = frozenset({"aten::copy_", "aten::_copy_from"})
 # A small index on the CPU may select on a card, as on any accelerator.
-_INDEXES = frozenset(
-    {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
-)
+_INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 # One operation at a time: the CPU generator is exchanged while it runs.
 _lock = threading.RLock()
 _plain_to = torch.Tensor.to
@@ -75,9 +73,7 @@ class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for 
         return ["_held"], self._card
 
     @staticmethod
-    def __tensor_unflatten__(
-        inner: Mapping[str, Any], card: int, size: Any, stride: Any
-    ) -> CardTensor:
+    def __tensor_unflatten__(inner: Mapping[str, Any], card: int, size: Any, stride: Any) -> CardTensor:
         return CardTensor(inner["_held"], card)
 
     @property
@@ -99,9 +95,7 @@ class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for 
 
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
-            raise TypeError(
-                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first."
-            )
+            raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first.")
         return self.detach()._held.numpy()
 
     def __repr__(self, **kwargs: Any) -> str:
@@ -200,15 +194,12 @@ def _card_of(func: Any, tensors: list[Any], kwargs: Mapping[str, Any]) -> int:
         return _number(target)
     name = func._schema.name
     devices = dict.fromkeys(
-        str(tensor.device)
-        for tensor in tensors
-        if isinstance(tensor, CardTensor) or tensor.dim() > 0
+        str(tensor.device) for tensor in tensors if isinstance(tensor, CardTensor) or tensor.dim() > 0
     )
     if len(devices) > 1 and name not in _COPIES and not _may_mix(name, tensors):
         first, second = list(devices)[:2]
         raise RuntimeError(
-            "Expected all tensors to be on the same device, "
-            f"but found at least two devices, {first} and {second}!"
+            f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!"
         )
     return next(tensor._card for tensor in tensors if isinstance(tensor, CardTensor))
 
@@ -287,9 +278,7 @@ def _from_data(plain: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _target(
-    self: torch.Tensor, args: Any, kwargs: Any
-) -> tuple[torch.device | None, torch.dtype | None]:
+def _target(self: torch.Tensor, args: Any, kwargs: Any) -> tuple[torch.device | None, torch.dtype | None]:
     """Return the device and the dtype that the arguments of Tensor.to ask for."""
     other = args[0] if args else kwargs.get("other")
     if isinstance(other, torch.Tensor):
@@ -324,9 +313,7 @@ def _is_factory(schema: Any) -> bool:
 def _make(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a tensor on a card: on the CPU, with the card's generator, then wrapped."""
     if torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python):
-        raise NotImplementedError(
-            "the stand-in card cannot be filled by C++ code that switches Python dispatch off"
-        )
+        raise NotImplementedError("the stand-in card cannot be filled by C++ code that switches Python dispatch off")
     card = _number(kwargs["device"])
     _refuse_foreign_generator(kwargs)
     with _drawing_from(card):

@@ -97,11 +97,7 @@ def record() -> dict[str, Any]:
 
 def _record(use_reentrant: bool) -> dict[str, Any]:
     passes = [_passes(torch.device("musa", index), use_reentrant) for index in range(CARDS)]
-    differ = [
-        f"musa:{index}"
-        for index, drawn in enumerate(passes)
-        if len(drawn) != 2 or drawn[0] != drawn[1]
-    ]
+    differ = [f"musa:{index}" for index, drawn in enumerate(passes) if len(drawn) != 2 or drawn[0] != drawn[1]]
     empty: list[float] = []
     forward, recompute, *_ = [*passes[0], empty, empty]
     return {"forward": forward, "recompute": recompute, "differ": differ, "cards": CARDS}

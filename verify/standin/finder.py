@@ -45,12 +45,7 @@ class Anything:
         return answer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        used_as_decorator = (
-            len(args) == 1
-            and not kwargs
-            and callable(args[0])
-            and not isinstance(args[0], Anything)
-        )
+        used_as_decorator = len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], Anything)
         return args[0] if used_as_decorator else Anything(f"{self.__name__}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -161,9 +156,7 @@ class Finder:
             return self._stand_in(name)
         if package != PACKAGE:
             return None
-        spec = (
-            self._real(name) if name in REAL else self._stand_in(name) if self._has(name) else None
-        )
+        spec = self._real(name) if name in REAL else self._stand_in(name) if self._has(name) else None
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return spec

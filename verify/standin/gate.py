@@ -50,10 +50,7 @@ def probe() -> dict[str, list[int]]:
     flag. A torch that gates on the flag gives 0 and more than 0.
     """
     torch.utils.rename_privateuse1_backend("musa")
-    return {
-        mode: [_stashed(reentrant, flag) for flag in (False, True)]
-        for mode, reentrant in MODES.items()
-    }
+    return {mode: [_stashed(reentrant, flag) for flag in (False, True)] for mode, reentrant in MODES.items()}
 
 
 def _stashed(use_reentrant: bool, initialized: bool) -> int:

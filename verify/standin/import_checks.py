@@ -66,9 +66,7 @@ class Scene:
             "torch": {"__version__": _torch_version(root)},
             "packaging.version": {"Version": Version},
         }
-        finder.Finder(
-            root, answers, packages=("torch", "packaging"), notify=self._glimpse
-        ).install()
+        finder.Finder(root, answers, packages=("torch", "packaging"), notify=self._glimpse).install()
         import torch_musa
 
         self.package: Any = torch_musa
@@ -138,9 +136,7 @@ def same_module(scene: Scene) -> None:
 def flag_not_stored(scene: Scene) -> None:
     for moment in ("after the import", "after it was read"):
         if "_initialized" in vars(scene.package):
-            raise AssertionError(
-                f"vars(torch_musa) holds _initialized {moment}: {scene.package._initialized!r}"
-            )
+            raise AssertionError(f"vars(torch_musa) holds _initialized {moment}: {scene.package._initialized!r}")
         scene.flags()
 
 
@@ -162,9 +158,7 @@ def unknown_attribute(scene: Scene) -> None:
         except AttributeError as error:
             wanted = f"module 'torch_musa' has no attribute '{name}'"
             if str(error) != wanted:
-                raise AssertionError(
-                    f"torch_musa.{name} raises AttributeError({error}), not ({wanted})"
-                ) from error
+                raise AssertionError(f"torch_musa.{name} raises AttributeError({error}), not ({wanted})") from error
         else:
             raise AssertionError(f"torch_musa.{name} is {value!r}, not an AttributeError")
 
@@ -182,9 +176,7 @@ def hasattr_and_default(scene: Scene) -> None:
 
 def star_import(scene: Scene) -> None:
     space: dict[str, Any] = {}
-    exec(
-        "from torch_musa import *", space
-    )  # the only way to a star import in a namespace of its own
+    exec("from torch_musa import *", space)  # the only way to a star import in a namespace of its own
     for name in ("manual_seed_all", "is_initialized"):
         expect(space.get(name), vars(scene.package).get(name, _MISSING), f"{name} of a star import")
 
@@ -200,9 +192,7 @@ def names_are_the_functions(scene: Scene) -> None:
     absent = [name for name in NAMES if name not in ours]
     others = [name for name in NAMES if name in ours and ours[name] is not theirs.get(name)]
     if absent or others:
-        raise AssertionError(
-            f"absent: {', '.join(absent) or 'none'}; other objects: {', '.join(others) or 'none'}"
-        )
+        raise AssertionError(f"absent: {', '.join(absent) or 'none'}; other objects: {', '.join(others) or 'none'}")
 
 
 def submodule_stays(scene: Scene) -> None:
@@ -267,9 +257,7 @@ def failed_initialization(scene: Scene) -> None:
         raise AssertionError("_lazy_init() hides that the initialization failed")
     expect(scene.flags()[0], False, "torch_musa._initialized after a failed initialization")
     scene.package._lazy_init()
-    expect(
-        scene.flags()[0], True, "torch_musa._initialized after a later, successful initialization"
-    )
+    expect(scene.flags()[0], True, "torch_musa._initialized after a later, successful initialization")
 
 
 def failed_queued_call(scene: Scene) -> None:
@@ -289,9 +277,7 @@ def failed_queued_call(scene: Scene) -> None:
         raise AssertionError("_lazy_init() hides that a queued call failed")
     expect(scene.flags()[0], False, "torch_musa._initialized after a queued call failed")
     scene.package._lazy_init()
-    expect(
-        scene.flags()[0], True, "torch_musa._initialized after a later, successful initialization"
-    )
+    expect(scene.flags()[0], True, "torch_musa._initialized after a later, successful initialization")
 
 
 def queued_calls(scene: Scene) -> None:
@@ -343,13 +329,9 @@ def main(descriptor: int, root: Path) -> None:
     try:
         scene = Scene(root)
     except BaseException as error:  # SystemExit too
-        report.send(
-            descriptor, "value", {"import": f"{type(error).__name__}: {error}", "checks": {}}
-        )
+        report.send(descriptor, "value", {"import": f"{type(error).__name__}: {error}", "checks": {}})
         return
-    works = [
-        forked.Work(name, functools.partial(_tried, check, scene)) for name, check in CHECKS.items()
-    ]
+    works = [forked.Work(name, functools.partial(_tried, check, scene)) for name, check in CHECKS.items()]
     seen = {
         outcome.name: outcome.value if not outcome.problem else outcome.problem
         for outcome in forked.run(works, at_once=2, seconds=_SECONDS_EACH)

@@ -58,9 +58,7 @@ def prepare(root: Path, stale: bool) -> None:
     warnings.filterwarnings("ignore", message="torch version should be")
     answers = {
         finder.EXTENSION: extension.Extension(card.generator).answers(),
-        "torch_musa.core.amp.common": {
-            "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16]
-        },
+        "torch_musa.core.amp.common": {"get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16]},
     }
     finder.Finder(root, answers).install()
     import torch_musa
@@ -98,9 +96,7 @@ def works(tree: str, unpatched: str | None, tests: list[str]) -> list[forked.Wor
     return pieces
 
 
-def main(
-    descriptor: int, tree: str, unpatched: str | None, tests: list[str], seconds: float
-) -> None:
+def main(descriptor: int, tree: str, unpatched: str | None, tests: list[str], seconds: float) -> None:
     """Do all the work that was ordered and send what came of it."""
     preload()
     report.send(descriptor, "progress", f"torch {torch.__version__} is loaded")
