@@ -35,6 +35,8 @@ _NO_NEWLINE = b"\\ No newline at end of file\n"
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 _ODD_MODES = {b"120000": "a symbolic link", b"160000": "a submodule"}
 _HEX = frozenset(b"0123456789abcdef")
+_KINDS = (" ", "-", "+")
+_COUNTS = re.compile(rb"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 ABSENT = "0" * 40
 """The blob id that an index line has where the file is absent."""
 _EMPTY = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
@@ -211,10 +213,9 @@ class _Section:
     def _hunks(self, change: FileChange) -> tuple[Hunk, ...]:
         if self.at == self.end and change.old_blob != change.new_blob and self._empty(change):
             return ()
-        body = self.at
         self.expect(b"--- a/%s\n" % change.path.encode() if change.old_mode else b"--- /dev/null\n")
         self.expect(b"+++ b/%s\n" % change.path.encode() if change.new_mode else b"+++ /dev/null\n")
-        hunks = tuple(self._explained(self._parsed(body)))
+        hunks = tuple(self._explained(self._parsed()))
         if not hunks or self.at != self.end:
             raise self.fail(f"not part of any hunk: {_show(self.line())}")
         self._check_positions(hunks, change)
@@ -225,45 +226,51 @@ class _Section:
         """Whether the change makes or removes an empty file, which git writes without a hunk."""
         return {change.old_blob, change.new_blob} == {ABSENT, _EMPTY}
 
-    def _parsed(self, body: int) -> Any:
-        # A section at a time: unidiff before 1.0 raises on two plain new files in a row and merges
-        # two entries for one file. Latin-1 maps every byte to one character and back.
+    def _parsed(self) -> Any:
+        """Let unidiff read the hunks from here on, and nothing else.
+
+        The names that it is given are not those of the file: they are checked already, and unidiff
+        before 1.0 stumbles over those of new files. Latin-1 maps every byte to one character and back.
+        """
         try:
             from unidiff import PatchSet
             from unidiff.errors import UnidiffParseError
         except ImportError as error:
             raise Environment(f"unidiff cannot be imported: {error}", _GET_UNIDIFF) from error
 
-        text = [self.lines[self.start].decode("latin-1")]
-        text += [line.decode("latin-1") for line in self.lines[body : self.end]]
+        text = [line.decode("latin-1") for line in self.lines[self.at : self.end]]
         try:
-            files = PatchSet(text)
-        except UnidiffParseError as error:
-            raise self._locate(str(error)) from error
+            files = PatchSet(["--- a/x\n", "+++ b/x\n", *text])
+        except (UnidiffParseError, ValueError) as error:
+            raise self._locate(str(error).strip()) from error
         if len(files) != 1:
-            raise self.fail("the section of one file reads as several")
+            raise self._locate("they read as those of several files")
         return files[0]
 
     def _locate(self, message: str) -> Malformed:
-        """Name the hunk whose header does not count its lines."""
-        counts = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-        for number in range(self.at, self.end):
-            match = counts.match(self.lines[number])
-            if match:
-                want = [1 if count is None else int(count) for count in match.groups()]
-                if self._counted(number, want) != want:
-                    self.at = number
-                    return self.fail(f"the hunk has not the lines that its header counts ({message.strip()})")
-        return self.fail(f"unreadable hunk ({message.strip()})")
+        """Name the first line that is no part of a hunk, or the hunk that has not the lines it counts."""
+        while self.at < self.end:
+            match = _COUNTS.match(self.line())
+            if not match:
+                return self.fail(f"not part of any hunk: {_show(self.line())}")
+            want = [1 if count is None else int(count) for count in match.groups()]
+            have, end = self._counted(want)
+            if have != want:
+                return self.fail(f"the hunk has not the lines that its header counts ({message})")
+            self.at = end
+        self.at = self.start
+        return self.fail(f"unreadable hunks ({message})")
 
-    def _counted(self, number: int, want: list[int]) -> list[int]:
+    def _counted(self, want: list[int]) -> tuple[list[int], int]:
+        """Return how many lines of both sides the hunk here has, at most `want`, and where it ends."""
         have = [0, 0]
-        for line in self.lines[number + 1 : self.end]:
-            if have == want or line[:1] not in (b" ", b"-", b"+", b"\\"):
-                break
-            have[0] += line[:1] in (b" ", b"-")
-            have[1] += line[:1] in (b" ", b"+")
-        return have
+        for number in range(self.at + 1, self.end):
+            kind = self.lines[number][:1]
+            if kind != b"\\" and (have == want or kind not in (b" ", b"-", b"+")):
+                return have, number
+            have[0] += kind in (b" ", b"-")
+            have[1] += kind in (b" ", b"+")
+        return have, self.end
 
     def _explained(self, parsed: Any) -> Iterator[Hunk]:
         """Yield the hunks, having found each byte of them again in the patch file."""
@@ -275,6 +282,8 @@ class _Section:
                 if line.line_type == "\\":
                     self.expect(_NO_NEWLINE)
                     self._strip_newline(lines)
+                elif line.line_type not in _KINDS:  # unidiff hangs an empty line on to the hunk before it
+                    raise self.fail(f"not part of any hunk: {_show(self.line())}")
                 else:
                     text = line.value.encode("latin-1")
                     self.expect(line.line_type.encode() + text)
