@@ -15,7 +15,7 @@ XFAIL = 'import pytest\n@pytest.mark.xfail(reason="so")\ndef test_fails():\n    
 SKIPS = {
     "mark": 'import pytest\n@pytest.mark.skip(reason="no card")\ndef test_skipped():\n    pass\n',
     "call": 'import pytest\ndef test_skipped():\n    pytest.skip("no card")\n',
-    "fixture": 'import pytest\n@pytest.fixture\ndef card():\n    pytest.skip("no card")\ndef test_it(card):\n    pass\n',
+    "fixture": 'import pytest\n@pytest.fixture\ndef card():\n    pytest.skip("no card")\ndef test_it(card): pass\n',
     "module": 'import pytest\npytest.skip("no card", allow_module_level=True)\n',
     "import": 'import pytest\npytest.importorskip("no_card", reason="no card")\n',
 }
