@@ -204,7 +204,13 @@ def test_refuses_what_it_cannot_explain(data: bytes, line: int) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [b"A --- in prose, and ---more\n", b"diffs, 3d and 12 a\n", b"> --- a/x\n> +++ b/x\n", b"1d printer\n", b"- a bullet\n"],
+    [
+        b"A --- in prose, and ---more\n",
+        b"diffs, 3d and 12 a\n",
+        b"> --- a/x\n> +++ b/x\n",
+        b"1d printer\n",
+        b"- a bullet\n",
+    ],
     ids=["dashes", "near-commands", "quoted-sample", "number-and-letter", "bullet"],
 )
 def test_takes_a_message_that_no_applier_misreads(message: bytes) -> None:
