@@ -25,7 +25,7 @@ if __name__ == "__main__":
 import pytest  # noqa: F401
 import torch
 
-from verify.standin import card, draws, extension, finder, forked, gate, pytest_run, report
+from verify.standin import card, device, draws, extension, finder, forked, gate, pytest_run, report
 
 _AT_ONCE = 2
 # What the trees, checkpoint and the tests import on the way: loaded once rather than in every copy.
@@ -65,7 +65,7 @@ def prepare(root: Path, stale: bool) -> None:
     finder.Finder(root, answers).install()
     import torch_musa
 
-    card.install()
+    device.install()
     if stale:
         vars(torch_musa)["_initialized"] = False
 
