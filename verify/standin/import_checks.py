@@ -248,6 +248,8 @@ def _tried(check: Callable[[Scene], None], scene: Scene) -> str:
 
 def main(descriptor: int, root: Path) -> None:
     """Import the package of this tree, run each check in a copy, and send what they saw."""
+    # From here on it is the tree's doing if this process fails.
+    report.send(descriptor, "progress", "ready")
     try:
         scene = Scene(root)
     except BaseException as error:  # SystemExit too
