@@ -113,13 +113,20 @@ def _target(
 def _register_factories() -> None:
     """Register a PrivateUse1 kernel for every operation that makes a tensor from no tensor."""
     library = torch.library.Library("aten", "IMPL")
-    for schema in torch._C._jit_get_all_schemas():
-        if schema.name.startswith("aten::") and _is_factory(schema):
-            packet = getattr(torch.ops.aten, schema.name[6:])
-            overload = getattr(packet, schema.overload_name or "default")
-            library.impl(overload, functools.partial(_make, overload), _KEY)
+    for overload in factories():
+        library.impl(overload, functools.partial(_make, overload), _KEY)
     # The kernels live as long as the library object does.
     CardTensor._library = library
+
+
+@functools.cache
+def factories() -> tuple[Any, ...]:
+    """Return the operations that make a tensor from no tensor; found once, as that takes long."""
+    return tuple(
+        getattr(getattr(torch.ops.aten, schema.name[6:]), schema.overload_name or "default")
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.name.startswith("aten::") and _is_factory(schema)
+    )
 
 
 def _is_factory(schema: Any) -> bool:
