@@ -16,6 +16,12 @@ from typing import NamedTuple
 SPECIMEN = Path(__file__).resolve().parent / "specimen"
 STACKS = SPECIMEN / "stacks"
 RELEASES = ("2.7.1", "2.9.1.post1")
+TOUCHED = [
+    "tests/unittest/core/test_checkpoint.py",
+    "tests/unittest/standalone/test_lazy_init.py",
+    "torch_musa/__init__.py",
+    "torch_musa/core/_lazy_init.py",
+]
 
 
 class Stack(NamedTuple):

@@ -17,6 +17,7 @@ from tests.stock_tools import (
     RELEASES,
     STACKS,
     TOOLS,
+    TOUCHED,
     Left,
     Stack,
     Tool,
@@ -39,12 +40,6 @@ pytestmark = pytest.mark.distro
 
 APPLY = Path(__file__).resolve().parent.parent / "apply.py"
 INIT = "torch_musa/__init__.py"
-TOUCHED = [
-    "tests/unittest/core/test_checkpoint.py",
-    "tests/unittest/standalone/test_lazy_init.py",
-    INIT,
-    "torch_musa/core/_lazy_init.py",
-]
 # How quilt, patch and git apply say that a hunk did not stand where the patch says.
 _DISPLACED = re.compile(r"\(offset|with fuzz|succeeded at")
 
