@@ -90,7 +90,7 @@ def _explain(path: str, release: Release, lines: Mapping[str, Timeline], found: 
     if seen.entry.kind is not Kind.FILE:
         via = f" (through {seen.entry.via})" if seen.entry.via else ""
         return Evidence(path, (), seen.entry.kind.value, None, f"is a {seen.entry.kind.value}{via}")
-    if any(point.blob and same_bytes(seen, point) for point in points):
+    if any(point.blob is not None and same_bytes(seen, point) for point in points):
         bit = "has the executable bit" if seen.entry.executable else "lacks the executable bit"
         return Evidence(path, (), "executable bit", None, f"{bit} (mode {seen.entry.mode:04o})")
     if points[0].blob is None:

@@ -18,7 +18,7 @@ from stack.header import slug
 from stack.outcome import Outcome
 from stack.patch import FileChange, Patch
 from stack.store import Release, Store
-from stack.timeline import timeline
+from stack.timeline import UNNAMED, timeline
 from verify.lint_header import HEADER_RULES, check_header
 
 RULES = {
@@ -203,7 +203,8 @@ def _chain(release: Release) -> Iterator[Problem]:
         return
     for path, pin in release.base.items():
         known = release.fingerprint.get(path, {})
-        if known.get("sha256") != pin or known.get("git_blob") != points[path][0].blob:
+        blob = points[path][0].blob
+        if known.get("sha256") != pin or blob not in (UNNAMED, known.get("git_blob")):
             yield Problem("pins-base", f"{release.label}/fingerprint.json", f"{path}: digests differ")
     yield from _positions(release)
 
