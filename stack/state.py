@@ -26,6 +26,7 @@ class Standing(str, Enum):
     APPLIED = "applied"
     PARTLY = "partly applied"
     MIXED = "mixed"
+    FORKED = "applied to a fork"
     FIXED = "fixed upstream"
     DRIFTED = "drifted"
     OTHER = "not torch_musa"

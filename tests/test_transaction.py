@@ -174,7 +174,9 @@ def test_a_directory_with_a_file_of_somebody_else_stays(folders: tuple[Path, Sto
 class Trap:
     """Does `act` at the n-th call of the given functions of `os`, before or after the call itself."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None], at: int, late: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None], at: int, late: bool = False
+    ) -> None:
         self.count, self.act, self.at, self.late = 0, act, at, late
         for name in CALLS:
             monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
@@ -365,6 +367,7 @@ def test_a_file_edited_in_mid_run_is_left_and_the_rest_is_undone(
     specimen: Path, edit: Callable[[Path], object], path: str, when: str
 ) -> None:
     """path: NEW_TEST is no file yet; only the edits that make one apply to it."""
+
     def now() -> dict[str, tuple[bytes | None, int]]:
         return {name: shot for name, shot in contents(specimen).items() if not name.startswith(JOURNAL)}
 
@@ -446,7 +449,9 @@ def test_an_unwritable_directory_is_an_environment(specimen: Path, run_cli: RunC
         folder.chmod(0o755)
 
 
-@pytest.mark.parametrize("make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/tmp")], ids=["file", "fifo", "link"])
+@pytest.mark.parametrize(
+    "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/tmp")], ids=["file", "fifo", "link"]
+)
 def test_what_stands_under_our_name_is_left(specimen: Path, run_cli: RunCli, make: Callable[[Path], object]) -> None:
     make(specimen / JOURNAL)
     before = snapshot(specimen)
