@@ -47,7 +47,7 @@ def _forked(state: State, found: Mapping[str, Found]) -> State | None:
     release = state.release
     assert release is not None
     placed = recognise(release, found)
-    if not placed:
+    if placed is None:
         return None
     lines = {path: ", ".join(str(one.lines[0]) for one in placed if one.path == path) for path in release.paths}
     files = tuple(

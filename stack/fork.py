@@ -23,7 +23,7 @@ from stack.timeline import Found, spans_of, timeline
 from stack.tree import Entry, Kind
 
 TESTS = "tests/"
-# Lines of the file beyond the hunk's own count that are looked at for what the fork has put between.
+# Lines of the file around the most likely place that are looked at for what the fork has put between or taken out.
 _AROUND = 3
 
 
@@ -201,7 +201,7 @@ def _most_like(
     if not starts:
         return [], ()
     best = max(starts, key=likeness)
-    return [best], tuple(_differing(want, lines[best - 1 : best - 1 + len(want) + _AROUND]))
+    return [best], tuple(_differing(want, lines[max(0, best - 1 - _AROUND) : best - 1 + len(want) + _AROUND]))
 
 
 def _differing(want: Sequence[bytes], here: Sequence[bytes]) -> Iterator[tuple[str, str]]:
@@ -209,7 +209,7 @@ def _differing(want: Sequence[bytes], here: Sequence[bytes]) -> Iterator[tuple[s
     from difflib import SequenceMatcher
 
     for kind, first, last, start, end in SequenceMatcher(None, want, here, autojunk=False).get_opcodes():
-        if kind != "equal" and (kind != "insert" or first < len(want)):
+        if kind != "equal" and (kind != "insert" or 0 < first < len(want)):
             for expected, found in zip_longest(want[first:last], here[start:end], fillvalue=b""):
                 yield _show(expected), _show(found)
 
@@ -218,23 +218,30 @@ def _show(line: bytes) -> str:
     return line.decode("utf-8", "backslashreplace").rstrip("\n")
 
 
-def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, ...]:
-    """Return the places at which the hunks of the stack are in a fork's package files; none if they are not.
+def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, ...] | None:
+    """Return the places at which the stack's hunks are in the package of a fork, or None where the fix is not in.
 
-    Every hunk must be found at one place, and the file without them must take them there again.
+    In the files of the first patch, the fix itself, every hunk must be found at one place, and the file without them
+    must take them there again; or the file is the pinned one of a later step.
     """
     points = timeline(release)
+    fix = {change.path for change in release.patches[0].files}
     placed: list[Placement] = []
     for path in release.paths:
+        spans = spans_of(found[path], points[path])
         entry = found[path].entry
-        if path.startswith(TESTS) or spans_of(found[path], points[path]):
+        if path.startswith(TESTS):
             continue
-        if path == LAZY_INIT or entry.kind is not Kind.FILE:
-            return ()
-        placements, before = place(release, path, entry.data, reverse=True)
-        if before is None or any(one.kind != "unique" for one in placements):
-            return ()
-        placed += placements
+        if spans:
+            if path in fix and spans[0][0] == 0:
+                return None
+        elif path == LAZY_INIT or entry.kind is not Kind.FILE:
+            return None
+        else:
+            placements, before = place(release, path, entry.data, reverse=True)
+            if before is None or any(one.kind != "unique" for one in placements):
+                return None
+            placed += placements
     return tuple(placed)
 
 
