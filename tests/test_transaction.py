@@ -304,9 +304,8 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_sync")
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb: str, late: bool) -> None:
+def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb: str) -> None:
     spare = copy_specimen(tmp_path / "spare")
     prepare(spare, verb)
     done = count_calls(copy_of(spare, tmp_path / "count", verb), verb)
@@ -314,7 +313,7 @@ def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb:
     for at in range(1, done + 1):
         child = os.fork()
         if not child:
-            with trapped(_die, at, late):
+            with trapped(_die, at):
                 VERBS[verb](spare)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99, at
