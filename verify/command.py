@@ -11,7 +11,7 @@ from stack.commands import Proof, Prove
 from stack.errors import Environment, Exit, Usage
 from stack.outcome import Outcome
 from stack.plan import Plan
-from stack.state import State, identify
+from stack.state import Standing, State, identify
 from stack.store import Store
 from stack.tree import Entry, Tree
 from verify.ladder import climb, terminal_progress
@@ -72,7 +72,16 @@ def _outcome(root: str, state: State, report: Report) -> Outcome:
     proven = verdict(report)
     name, code = ("proven", Exit.DONE) if proven else ("not proven", Exit.UNPROVEN)
     data = {"report": to_json(report)}
-    return Outcome("verify", code, name, to_text(report).rstrip(), "", root, state, (), data)
+    return Outcome("verify", code, name, to_text(report).rstrip(), _tip(root, state, proven), root, state, (), data)
+
+
+def _tip(root: str, state: State, proven: bool) -> str:
+    """Return what to do about a tree without the fix."""
+    if proven or state.standing is Standing.APPLIED:
+        return ""
+    if state.standing in (Standing.PRISTINE, Standing.PARTLY):
+        return f"To put the fix in: apply.py apply {root}"
+    return 'No stack is made for these bytes: see "Forks" in the README.'
 
 
 def summary(report: Report) -> str:

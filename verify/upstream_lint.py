@@ -72,18 +72,27 @@ def _run(python: str, arguments: list[str], cwd: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def _version(python: str, tool: str, cwd: Path) -> tuple[int, str]:
+    """Ask a tool for its version, but start no interpreter for a tool that ours would not find either."""
+    from importlib.util import find_spec
+
+    if python == sys.executable and find_spec(tool) is None:
+        return 1, f"No module named {tool}"
+    return _run(python, [tool, "--version"], cwd)
+
+
 def _finding(check: str, status: Status, how: str, detail: str) -> Finding:
     return Finding(Level.STATIC, check, _CLAIMS[check], status, how, detail)
 
 
 def _black(python: str, sides: list[Path]) -> Finding:
-    code, version = _run(python, ["black", "--version"], sides[1])
+    code, version = _version(python, "black", sides[1])
     if code or f" {BLACK} " not in version.splitlines()[0] + " ":
         found = version.strip().splitlines()[-1] if version.strip() else f"exit {code}"
         return _finding(
             "upstream-black",
             Status.NOT_RUN,
-            "not run",
+            f"by black {BLACK}",
             f"needs black {BLACK} for {python}: {found}",
         )
     # --config: the defaults, whatever pyproject.toml stands above the scratch folder.
@@ -102,16 +111,16 @@ def _unformatted(python: str, side: Path, path: str) -> bool:
 
 def _pylint(python: str, sides: list[Path], rcfile: Path) -> Finding:
     if not rcfile.is_file():
-        return _finding("upstream-pylint", Status.NOT_RUN, "not run", f"the tree has no {RCFILE}")
-    code, version = _run(python, ["pylint", "--version"], sides[1])
+        return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", f"the tree has no {RCFILE}")
+    code, version = _version(python, "pylint", sides[1])
     if code:
         found = version.strip().splitlines()[-1] if version.strip() else f"exit {code}"
-        return _finding("upstream-pylint", Status.NOT_RUN, "not run", f"needs pylint for {python}: {found}")
+        return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", f"needs pylint for {python}: {found}")
     counts = []
     for side in sides:
         messages, trouble = _messages(python, side, rcfile.resolve())
         if trouble:
-            return _finding("upstream-pylint", Status.NOT_RUN, "not run", trouble)
+            return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", trouble)
         counts.append(messages)
     new = counts[1] - counts[0]
     detail = "\n".join(f"{path}: {text}" for path, text in sorted(new.elements()))
