@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.runtime_helpers import INIT, LAZY, edit, patched, snapshot, unpatched
 
+from tests.runtime_helpers import INIT, LAZY, edit, patched, snapshot, unpatched
 from verify.finding import Level, Status
 from verify.imported import CLAIMS, IMPORTS, check_import
 

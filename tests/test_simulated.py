@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.runtime_helpers import INIT, TESTS, edit, patched, snapshot, unpatched
 
+from tests.runtime_helpers import INIT, TESTS, edit, patched, snapshot, unpatched
 from verify import simulated
 from verify.carried import Run
 from verify.finding import Finding, Level, Status

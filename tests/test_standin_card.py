@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.runtime_helpers import patched, unpatched
 
+from tests.runtime_helpers import patched, unpatched
 from verify import child
 
 SCRIPT = Path(__file__).parent / "card_cases.py"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import resources
 
-from verify.finding import Finding, Level, Status
+from verify.finding import Finding, Status
 from verify.report.chart import legend
 from verify.report.draws import draws_findings
 from verify.report.figures import figures
