@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -114,4 +115,6 @@ def _replace(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(staged, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(staged)
         raise Environment(f"{path}: cannot be written: {error.strerror}") from error
