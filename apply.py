@@ -13,13 +13,15 @@ import gc
 import getopt
 import os
 from collections.abc import Callable, Mapping
+from typing import TextIO
 
 from stack import commands
 from stack.errors import Exit, StackError, Usage
 from stack.outcome import Outcome, to_json, to_text
 from stack.store import Store
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+# realpath: a link to this file may stand in a directory of programs.
+HERE = os.path.dirname(os.path.realpath(__file__))
 
 Options = Mapping[str, str]
 """The options given, by name without dashes; a flag has the value ''."""
@@ -108,6 +110,9 @@ def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
     except getopt.GetoptError as error:
         raise Usage(f"{name}: {error}", f"apply.py {name} --help") from error
     options = {option.lstrip("-").replace("h", "help", option == "-h"): value for option, value in pairs}
+    for option, value in options.items():
+        if f"{option}=" in known and not value:
+            raise Usage(f"{name}: --{option} has an empty value", f"apply.py {name} --help")
     if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
         expected = "no argument" if name in WITHOUT_TREE else "one TREE"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")
@@ -123,13 +128,13 @@ def main(argv: list[str]) -> int:
     try:
         name, tree, options = parse(argv)
         if "help" in options:
-            sys.stdout.write(usage(name))
-            return int(Exit.DONE)
+            return write(sys.stdout, usage(name), Exit.DONE)
         outcome = VERBS[name](tree, Store(options.get("stacks", HERE)), options)
     except StackError as error:
         outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None)
     except KeyboardInterrupt:
-        outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted; the tree is as it was")
+        tip = "Either no part of the change is in, or all of it: apply.py status TREE tells which."
+        outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted", tip, tree or None)
     except Exception as error:
         import traceback
 
@@ -142,12 +147,26 @@ def report(outcome: Outcome, as_json: bool) -> int:
     """Print the outcome; return its exit code."""
     text = to_json(outcome) if as_json else to_text(outcome)
     stream = sys.stdout if as_json or outcome.outcome != "error" else sys.stderr
+    return write(stream, text, outcome.exit)
+
+
+def write(stream: TextIO | None, text: str, code: Exit) -> int:
+    """Print text; return the code, or ENVIRONMENT when a result could not be printed.
+
+    A reader that has gone is no error, nor is a stream that was closed from the start (then None).
+    """
+    if stream is None:
+        return int(code)
     try:
+        # A path need not be text in the encoding of the terminal.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return int(outcome.exit)
+        if not isinstance(error, BrokenPipeError):
+            return int(code or Exit.ENVIRONMENT)
+    return int(code)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from stack.journal import pending, recover
 from stack.lock import locked, try_lock
 from stack.message import describe, headline, refusal
 from stack.outcome import Claim, Outcome
+from stack.paths import JOURNAL
 from stack.plan import Plan, Step, plan_apply, plan_unapply
 from stack.state import Standing, State, identify
 from stack.store import Store
@@ -71,7 +72,7 @@ def _apply(
         message = f"{proof.message}\n{tree.root}: nothing was applied"
         return _unproven(proof, message, "not proven", tree, state)
     if have_lock is not None:
-        commit(tree, plan, have_lock)
+        commit(tree, plan)
     return _applied(tree, state, plan, have_lock is None, proof)
 
 
@@ -107,7 +108,7 @@ def unapply(root: str, store: Store) -> Outcome:
         if state.standing is not Standing.PRISTINE:
             _check_quilt(tree, entries, state, "quilt pop -a")
         plan = plan_unapply(state, entries)
-        commit(tree, plan, have_lock)
+        commit(tree, plan)
         name = "unapplied"
         message = _what_was_done(tree, state, plan, name, state.applied)
         if state.standing is Standing.PRISTINE:
@@ -125,6 +126,8 @@ def status(root: str, store: Store) -> Outcome:
         state = identify(store, tree.read_all(store.paths))
         tip = _interrupted_tip(tree) if interrupted else ""
     message = f"{root}: {describe(state)}"
+    if interrupted:
+        message += f"\n  {JOURNAL}: a run is at work here, or was cut off"
     return Outcome("status", Exit.DONE, "state", message, tip, root, state, (), {}, interrupted)
 
 
@@ -154,16 +157,18 @@ def _gate(state: State, tree: Tree, believed: str | None) -> None:
 def _check_quilt(tree: Tree, entries: Mapping[str, Entry], state: State, command: str) -> None:
     if tree.read(".pc/applied-patches").kind is not Kind.FILE or state.release is None:
         return
+    from shlex import quote
+
     from stack.quilt import holding
 
     held = holding(tree, entries)
     if held:
-        folder, series = state.release.label, state.release.series_label
-        stacks = state.release.stacks
+        release = state.release
+        folder, series = (quote(f"{release.stacks}/{label}") for label in (release.label, release.series_label))
         raise Environment(
             f"{tree.root}: quilt is in charge here: .pc says that it has applied {', '.join(held)}",
             "Let quilt do it, with the QUILT_PATCHES and QUILT_SERIES that it was told, such as: "
-            f"QUILT_PATCHES={stacks}/{folder} QUILT_SERIES={stacks}/{series} {command}",
+            f"QUILT_PATCHES={folder} QUILT_SERIES={series} {command}",
         )
 
 
@@ -178,7 +183,12 @@ def _check_not_interrupted(tree: Tree) -> None:
 def _interrupted_tip(tree: Tree) -> str:
     if try_lock(tree) is None:
         return "Another run is at work here just now."
-    return f"A run was cut off here. To put the tree right: apply.py unapply {tree.root}"
+    from shlex import quote
+
+    return (
+        "A run was cut off here, and the files are not yet as they were. The next command puts them back "
+        f"before it does its own work: apply.py apply {quote(tree.root)}, or unapply."
+    )
 
 
 def _what_was_done(tree: Tree, state: State, plan: Plan, verb: str, count: int) -> str:

@@ -20,7 +20,7 @@ def examine(store: Store, found: Mapping[str, Found], wanted: str | None) -> Sta
     wanted: the release that the user believes it is; differences are then told against it.
     """
     known = [found[path] for path in (INIT, LAZY_INIT) if path in found]
-    if known and all(one.entry.kind is Kind.ABSENT for one in known):
+    if known and all(one.entry.kind in (Kind.ABSENT, Kind.BELOW) for one in known):
         return State(Standing.OTHER, None, 0, (), f"it has neither {INIT} nor {LAZY_INIT}")
     lines = {release.name: timeline(release) for release in store.releases}
     states = [judge(release, lines[release.name], found) for release in store.releases]
@@ -110,9 +110,10 @@ def _other_release(path: str, seen: Found, release: Release, lines: Mapping[str,
 def _edited(path: str, seen: Found, points: tuple[Point, ...], release: Release) -> Evidence:
     plain = seen.entry.data.replace(b"\r\n", b"\n")
     expected = f"expected {(points[0].sha256 or '')[:12]}..., found {(seen.sha256 or '')[:12]}..."
-    if plain != seen.entry.data and any(git_blob(plain) == point.blob for point in points):
-        note = f"differs in line endings only: CRLF instead of LF, from line 1 on ({expected})"
-        return Evidence(path, (), "line endings", 1, note)
+    if plain != seen.entry.data and git_blob(plain) in {point.blob for point in points}:
+        line = seen.entry.data.count(b"\n", 0, seen.entry.data.index(b"\r\n")) + 1
+        note = f"differs in line endings only: CRLF instead of LF, from line {line} on ({expected})"
+        return Evidence(path, (), "line endings", line, note)
     line = first_difference(digest_lines(seen.entry.data), versions(release, path))
     return Evidence(path, (), "edited", line, f"differs from line {line} on ({expected})")
 

@@ -49,15 +49,16 @@ def places(lines: Sequence[bytes], want: Sequence[bytes]) -> list[int]:
 
     At most MOST_PLACES: a hostile file could hold one at every line.
     """
-    text, needle = b"".join(lines), b"".join(want)
+    if want and not want[-1].endswith(b"\n"):  # it can only be the end of the file
+        first = len(lines) - len(want)
+        return [first + 1] if first >= 0 and tuple(lines[first:]) == tuple(want) else []
+    # The newline before the first line keeps a long line from matching at each of its bytes.
+    text, needle = b"\n" + b"".join(lines), b"\n" + b"".join(want)
     found: list[int] = []
-    at, line, counted = text.find(needle) if needle else -1, 1, 0
+    at, line, counted = text.find(needle) if want else -1, 1, 0
     while at >= 0 and len(found) < MOST_PLACES:
         line, counted = line + text.count(b"\n", counted, at), at
-        at_line_start = at == 0 or text[at - 1 : at] == b"\n"
-        end = at + len(needle)
-        if at_line_start and (needle.endswith(b"\n") or end == len(text)):
-            found.append(line)
+        found.append(line)
         at = text.find(needle, at + 1)
     return found
 

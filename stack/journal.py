@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import NamedTuple
 
 from stack.digest import sha256
@@ -23,6 +24,7 @@ from stack.tree import Kind, Tree, read_at
 
 _HEADER = "torch-musa-patches journal 1"
 _END = "end"
+_OWN = re.compile(r"record|\d+\.(new|old)")
 
 
 class Line(NamedTuple):
@@ -63,7 +65,7 @@ def parse_record(data: bytes, where: str) -> Record | None:
     if not data.endswith(f"\n{_END}\n".encode()):
         return None
     try:
-        header, host, pid, *rest = data.decode("ascii").splitlines()[:-1]
+        header, host, pid, *rest = data.decode("ascii").split("\n")[:-2]
         words = [line.split(" ") for line in rest]
         files = tuple(Line(int(w[1]), w[2], w[3], w[4]) for w in words if w[0] == "file")
         made = tuple(w[1] for w in words if w[0] == "made")
@@ -72,13 +74,22 @@ def parse_record(data: bytes, where: str) -> Record | None:
             raise ValueError("odd lines")
         for path in [line.path for line in files] + [*made] + [path for _, path in gone]:
             check_path(path, where)
+        if not all(0 <= mode <= 0o7777 for mode, _ in gone):
+            raise ValueError("odd mode")
         host, pid = host.removeprefix("host "), pid.removeprefix("pid ")
-        return Record(host, int(pid), files, made, gone)
+        return Record(host, _pid(pid), files, made, gone)
     except (ValueError, IndexError, Malformed) as error:
         raise Environment(
             f"{where}: is not a journal that this version can read: {error}",
             "Nothing was changed. Compare the *.old files in it with the tree, then remove it.",
         ) from error
+
+
+def _pid(text: str) -> int:
+    pid = int(text)
+    if not 0 < pid < 1 << 31:
+        raise ValueError("odd pid")
+    return pid
 
 
 def pending(tree: Tree) -> bool:
@@ -94,18 +105,38 @@ def recover(tree: Tree, have_lock: bool) -> bool:
     """
     if not pending(tree):
         return False
-    handle = os.open(JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=tree.handle)
     try:
-        entry = read_at(handle, "record")
-        if entry.kind is Kind.FILE:
-            record = parse_record(entry.data, f"{tree.root}/{JOURNAL}/record")
-            if record:
-                _check_owner(tree, record, have_lock)
-                undo(tree, handle, record)
-        clear(tree, handle)
-    finally:
-        os.close(handle)
+        handle = open_journal(tree)
+        try:
+            _recover(tree, handle, have_lock)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise Environment(
+            f"{tree.root}: a run was cut off here, and it cannot be undone: {describe(error)}",
+            f"Put right what prevents it, then run the command again. {JOURNAL} holds the originals.",
+        ) from error
     return True
+
+
+def _recover(tree: Tree, handle: int, have_lock: bool) -> None:
+    entry = read_at(handle, "record")
+    record = parse_record(entry.data, f"{tree.root}/{JOURNAL}/record") if entry.kind is Kind.FILE else None
+    if record:
+        _check_owner(tree, record, have_lock)
+        undo(tree, handle, record)
+    clear(tree, handle)
+
+
+def open_journal(tree: Tree) -> int:
+    """Open the journal's directory; the caller closes it."""
+    return os.open(JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree.handle)
+
+
+def describe(error: OSError) -> str:
+    """Return what the system said, and about which file."""
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
+    return " ".join([*names, error.strerror or str(error)])
 
 
 def _check_owner(tree: Tree, record: Record, have_lock: bool) -> None:
@@ -132,14 +163,27 @@ def _alive(pid: int) -> bool:
 
 
 def undo(tree: Tree, handle: int, record: Record) -> None:
-    """Put every file of the record back, last one first. Can itself be cut off and run again."""
+    """Put every file of the record back, last one first. Can itself be cut off and run again.
+
+    A file that cannot be put back does not keep the others from it: the first such error is raised
+    at the end, and the record stays.
+    """
     for mode, path in reversed(record.gone):
         _make_again(tree, mode, path)
-    for line in reversed(record.files):
-        _undo_file(tree, handle, line)
+    errors = [error for line in reversed(record.files) if (error := _try_undo(tree, handle, line))]
+    if errors:
+        raise errors[0]
     for path in reversed(record.made):
         remove_empty(tree, path)
     os.unlink("record", dir_fd=handle)
+
+
+def _try_undo(tree: Tree, handle: int, line: Line) -> OSError | Environment | None:
+    try:
+        _undo_file(tree, handle, line)
+    except (OSError, Environment) as error:
+        return error
+    return None
 
 
 def _make_again(tree: Tree, mode: int, path: str) -> None:
@@ -155,6 +199,8 @@ def _make_again(tree: Tree, mode: int, path: str) -> None:
 
 
 def _undo_file(tree: Tree, handle: int, line: Line) -> None:
+    if line.after != "-" and _exists(handle, f"{line.number}.new"):
+        return  # it still waits here: nothing of ours has come to the tree
     try:
         folder = tree.folder(line.path)
     except FileNotFoundError:
@@ -167,6 +213,14 @@ def _undo_file(tree: Tree, handle: int, line: Line) -> None:
         unlink(handle, old)
     finally:
         os.close(folder)
+
+
+def _exists(handle: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _untouched(handle: int, old: str, folder: int, name: str) -> bool:
@@ -182,8 +236,10 @@ def _untouched(handle: int, old: str, folder: int, name: str) -> bool:
 def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
     name, old = line.path.rsplit("/", 1)[-1], f"{line.number}.old"
     entry = read_at(folder, name)
-    now = sha256(entry.data) if entry.kind is Kind.FILE else "-"
-    if now == line.before:
+    now = sha256(entry.data) if entry.kind is Kind.FILE else entry.kind.value
+    now = "-" if entry.kind is Kind.ABSENT else now
+    # An executable bit alone leaves the digest as it was: then the original must go back as well.
+    if now == line.before and not (now == line.after and _exists(handle, old)):
         return
     if now != line.after:
         raise Environment(
@@ -197,9 +253,10 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
 
 
 def clear(tree: Tree, handle: int) -> None:
-    """Remove the journal's own files and the journal."""
+    """Remove the journal's own files and the journal. A file of another name stays, and it too."""
     for name in sorted(os.listdir(handle)):
-        unlink(handle, name)
+        if _OWN.fullmatch(name):
+            unlink(handle, name)
     os.rmdir(JOURNAL, dir_fd=tree.handle)
 
 

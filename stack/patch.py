@@ -10,11 +10,12 @@ copies, symbolic links, submodules and binary files are refused by name, never h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stack.digest import split_lines
-from stack.errors import Malformed
+from stack.errors import Environment, Malformed
 from stack.paths import check_path, check_twins
 
 LARGEST = 16 * 1024 * 1024
@@ -27,12 +28,19 @@ _UNSUPPORTED = (
 )
 # Lines that some applier would take for the start of a diff although they stand in the message.
 _SAMPLE_DIFF = (b"diff ", b"--- ", b"+++ ", b"@@ ", b"*** ", b"Index: ", b"GIT binary patch")
+# GNU patch takes a diff that is indented, by blanks or X, or quoted as in RFC 934 (pch.c).
+_INDENTED_DIFF = (b"diff --git ", b"--- ", b"+++ ", b"@@ -", b"*** ", b"Index: ")
+_ED_COMMAND = re.compile(rb"\d+(,\d+)?[acd](\d+(,\d+)?)?\s*")
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 _ODD_MODES = {b"120000": "a symbolic link", b"160000": "a submodule"}
 _HEX = frozenset(b"0123456789abcdef")
+_KINDS = (" ", "-", "+")
+_COUNTS = re.compile(rb"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 ABSENT = "0" * 40
 """The blob id that an index line has where the file is absent."""
+_EMPTY = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+_GET_UNIDIFF = "It reads the patches: apt install python3-unidiff, or pip install unidiff."
 _AGAIN = "Export it again: git format-patch --full-index --no-stat --no-signature --no-renames."
 
 
@@ -77,14 +85,18 @@ def parse_patch(data: bytes, name: str) -> Patch:
         raise Malformed(f"{name}:{len(lines)}: the last line has no newline: cut off?", _AGAIN)
     starts = [number for number, line in enumerate(lines) if line.startswith(b"diff --git ")]
     if not starts:
-        raise Malformed(f"{name}: holds no git diff", _AGAIN)
+        raise Malformed(f"{name}:1: holds no git diff", _AGAIN)
+    if lines[starts[0]].endswith(b"\r\n"):
+        raise Malformed(f"{name}:{starts[0] + 1}: ends in CR LF: the patch was converted", _AGAIN)
     _check_head(lines[: starts[0]], name)
     ends = [*starts[1:], len(lines)]
     files = tuple(_Section(lines, *span, name).read() for span in zip(starts, ends, strict=True))
-    paths = [change.path for change in files]
-    if len(set(paths)) != len(paths):
-        raise Malformed(f"{name}: changes one file in two places: {_first_double(paths)}")
-    check_twins(paths, name)
+    seen: set[str] = set()
+    for start, change in zip(starts, files, strict=True):
+        if change.path in seen:
+            raise Malformed(f"{name}:{start + 1}: changes one file in two places: {change.path}")
+        seen.add(change.path)
+    check_twins(seen, f"{name}:{starts[0] + 1}")
     return Patch(name, b"".join(lines[: starts[0]]), files)
 
 
@@ -92,16 +104,23 @@ def _check_head(head: list[bytes], name: str) -> None:
     if not head or head[-1] != b"---\n":
         raise Malformed(f"{name}:{len(head) + 1}: no line '---' between the message and the diff", _AGAIN)
     for number, line in enumerate(head[:-1], 1):
-        if line.startswith(_SAMPLE_DIFF) or line == b"---\n":
+        if _misread(line):
             raise Malformed(
                 f"{name}:{number}: an applier would take this line of the message for "
                 "the end of the message or the start of a diff",
-                "Indent it by a space.",
+                "Say it in words, or put '> ' before it: GNU patch takes an indented diff, too.",
             )
 
 
-def _first_double(paths: list[str]) -> str:
-    return next(path for path in paths if paths.count(path) > 1)
+def _misread(line: bytes) -> bool:
+    bare = line.removeprefix(b"- ").lstrip(b" \tX")
+    ends_message = line.startswith(b"---") and not line[3:].strip()
+    return (
+        ends_message
+        or line.startswith(_SAMPLE_DIFF)
+        or bare.startswith(_INDENTED_DIFF)
+        or _ED_COMMAND.fullmatch(bare) is not None
+    )
 
 
 class _Section:
@@ -159,6 +178,8 @@ class _Section:
             self.at += 1
         if tuple(modes) not in ((), _MODE_LINES[:2], _MODE_LINES[2:3], _MODE_LINES[3:]):
             raise self.fail("mode lines that do not belong together")
+        if modes and len(modes) == 2 and len(set(modes.values())) == 1:
+            raise self.fail("the two modes are the same")
         return modes
 
     def _index(self) -> tuple[str, str, bytes] | None:
@@ -192,10 +213,9 @@ class _Section:
     def _hunks(self, change: FileChange) -> tuple[Hunk, ...]:
         if self.at == self.end and change.old_blob != change.new_blob and self._empty(change):
             return ()
-        body = self.at
         self.expect(b"--- a/%s\n" % change.path.encode() if change.old_mode else b"--- /dev/null\n")
         self.expect(b"+++ b/%s\n" % change.path.encode() if change.new_mode else b"+++ /dev/null\n")
-        hunks = tuple(self._explained(self._parsed(body)))
+        hunks = tuple(self._explained(self._parsed()))
         if not hunks or self.at != self.end:
             raise self.fail(f"not part of any hunk: {_show(self.line())}")
         self._check_positions(hunks, change)
@@ -204,47 +224,53 @@ class _Section:
     @staticmethod
     def _empty(change: FileChange) -> bool:
         """Whether the change makes or removes an empty file, which git writes without a hunk."""
-        empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
-        return {change.old_blob, change.new_blob} == {ABSENT, empty}
+        return {change.old_blob, change.new_blob} == {ABSENT, _EMPTY}
 
-    def _parsed(self, body: int) -> Any:
-        # A section at a time: unidiff before 1.0 raises on two plain new files in a row and merges
-        # two entries for one file. Latin-1 maps every byte to one character and back.
-        from unidiff import PatchSet
-        from unidiff.errors import UnidiffParseError
+    def _parsed(self) -> Any:
+        """Let unidiff read the hunks from here on, and nothing else.
 
-        text = [self.lines[self.start].decode("latin-1")]
-        text += [line.decode("latin-1") for line in self.lines[body : self.end]]
+        The names that it is given are not those of the file: they are checked already, and unidiff
+        before 1.0 stumbles over those of new files. Latin-1 maps every byte to one character and back.
+        """
         try:
-            files = PatchSet(text)
-        except UnidiffParseError as error:
-            raise self._locate(str(error)) from error
+            from unidiff import PatchSet
+            from unidiff.errors import UnidiffParseError
+        except ImportError as error:
+            raise Environment(f"unidiff cannot be imported: {error}", _GET_UNIDIFF) from error
+
+        text = [line.decode("latin-1") for line in self.lines[self.at : self.end]]
+        try:
+            files = PatchSet(["--- a/x\n", "+++ b/x\n", *text])
+        except (UnidiffParseError, ValueError) as error:
+            raise self._locate(str(error).strip()) from error
         if len(files) != 1:
-            raise self.fail("the section of one file reads as several")
+            raise self._locate("they read as those of several files")
         return files[0]
 
     def _locate(self, message: str) -> Malformed:
-        """Name the hunk whose header does not count its lines."""
-        import re
+        """Name the first line that is no part of a hunk, or the hunk that has not the lines it counts."""
+        while self.at < self.end:
+            match = _COUNTS.match(self.line())
+            if not match:
+                return self.fail(f"not part of any hunk: {_show(self.line())}")
+            want = [1 if count is None else int(count) for count in match.groups()]
+            have, end = self._counted(want)
+            if have != want:
+                return self.fail(f"the hunk has not the lines that its header counts ({message})")
+            self.at = end
+        self.at = self.start
+        return self.fail(f"unreadable hunks ({message})")
 
-        counts = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-        for number in range(self.at, self.end):
-            match = counts.match(self.lines[number])
-            if match:
-                want = [1 if count is None else int(count) for count in match.groups()]
-                if self._counted(number, want) != want:
-                    self.at = number
-                    return self.fail(f"the hunk has not the lines that its header counts ({message.strip()})")
-        return self.fail(f"unreadable hunk ({message.strip()})")
-
-    def _counted(self, number: int, want: list[int]) -> list[int]:
+    def _counted(self, want: list[int]) -> tuple[list[int], int]:
+        """Return how many lines of both sides the hunk here has, at most `want`, and where it ends."""
         have = [0, 0]
-        for line in self.lines[number + 1 : self.end]:
-            if have == want or line[:1] not in (b" ", b"-", b"+", b"\\"):
-                break
-            have[0] += line[:1] in (b" ", b"-")
-            have[1] += line[:1] in (b" ", b"+")
-        return have
+        for number in range(self.at + 1, self.end):
+            kind = self.lines[number][:1]
+            if kind != b"\\" and (have == want or kind not in (b" ", b"-", b"+")):
+                return have, number
+            have[0] += kind in (b" ", b"-")
+            have[1] += kind in (b" ", b"+")
+        return have, self.end
 
     def _explained(self, parsed: Any) -> Iterator[Hunk]:
         """Yield the hunks, having found each byte of them again in the patch file."""
@@ -256,6 +282,8 @@ class _Section:
                 if line.line_type == "\\":
                     self.expect(_NO_NEWLINE)
                     self._strip_newline(lines)
+                elif line.line_type not in _KINDS:  # unidiff hangs an empty line on to the hunk before it
+                    raise self.fail(f"not part of any hunk: {_show(self.line())}")
                 else:
                     text = line.value.encode("latin-1")
                     self.expect(line.line_type.encode() + text)
@@ -290,7 +318,7 @@ class _Section:
                 raise self.fail("the hunk overlaps the one before it, or stands before it")
             if (hunk.new if hunk.after else hunk.new + 1) != first + shift:
                 raise self.fail("the line numbers of the two sides do not agree")
-            if not hunk.before and (hunk.old or len(hunks) > 1):
+            if not hunk.before and (change.old_blob not in (ABSENT, _EMPTY) or len(hunks) > 1):
                 raise self.fail("the hunk has no context: nothing would prove its place")
             if hunk.before == hunk.after:
                 raise self.fail("the hunk changes nothing")

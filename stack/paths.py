@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stack.errors import Malformed
 
@@ -35,9 +35,23 @@ def _is_git_directory(part: str) -> bool:
 
 
 def check_twins(paths: Iterable[str], where: str) -> None:
-    """Raise Malformed when two of the paths are one file where case does not matter."""
+    """Raise Malformed when two of the paths cannot both be: one file where case does not matter,
+    or a file and a directory."""
     seen: dict[str, str] = {}
     for path in paths:
         twin = seen.setdefault(path.lower(), path)
         if twin != path:
             raise Malformed(f"{where}: {twin!r} and {path!r} differ in case only")
+    for path in seen:
+        if any(folder in seen for folder in parents(path)):
+            raise Malformed(f"{where}: {seen[path]!r} lies below a name that is a file")
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the directories above path, innermost first.
+
+    >>> list(parents("a/b/c"))
+    ['a/b', 'a']
+    """
+    while path := path.rpartition("/")[0]:
+        yield path

@@ -6,12 +6,10 @@ quilt has applied a patch to a file that we would change is quilt's to change.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Iterable
 
 from stack.tree import Kind, Tree
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]*")
 
 
 def holding(tree: Tree, paths: Iterable[str]) -> list[str]:
@@ -19,7 +17,7 @@ def holding(tree: Tree, paths: Iterable[str]) -> list[str]:
     applied = tree.read(".pc/applied-patches")
     if applied.kind is not Kind.FILE:
         return []
-    names = applied.data.decode("utf-8", "replace").split("\n")[:10_000]
-    names = [name for name in names if _NAME.fullmatch(name) and ".." not in name.split("/")]
+    names = os.fsdecode(applied.data).split("\n")[:10_000]
+    names = [name for name in names if name and "\0" not in name and ".." not in name.split("/")]
     wanted = list(paths)
     return [name for name in names if any(tree.read(f".pc/{name}/{path}").kind is Kind.FILE for path in wanted)]

@@ -87,7 +87,9 @@ class Release:
                 "and fixed_in, and the list directories"
             )
         for folder in folders:
-            check_path(str(folder), f"{self.label}/release.json")
+            if not isinstance(folder, str):
+                raise Malformed(f"{self.label}/release.json: {folder!r} in directories is not a text")
+            check_path(folder, f"{self.label}/release.json")
         return about
 
     @cached_property
@@ -95,7 +97,8 @@ class Release:
         """fingerprint.json: size, sha256, git_blob and line digests of each file of the base."""
         prints = self._json("fingerprint.json")
         for path, entry in prints.items():
-            if not isinstance(entry, dict) or not isinstance(entry.get("lines"), list):
+            lines = entry.get("lines") if isinstance(entry, dict) else None
+            if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
                 raise Malformed(f"{self.label}/fingerprint.json: {path}: no lines")
         return prints
 

@@ -133,5 +133,14 @@ def common_steps(spans: Iterable[Spans]) -> Spans:
 
 
 def _meet(left: Spans, right: Spans) -> Spans:
-    pairs = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
-    return tuple((first, last) for first, last in pairs if first <= last)
+    met: list[tuple[int, int]] = []
+    one = other = 0
+    while one < len(left) and other < len(right):
+        (a, b), (c, d) = left[one], right[other]
+        if max(a, c) <= min(b, d):
+            met.append((max(a, c), min(b, d)))
+        if b < d:
+            one += 1
+        else:
+            other += 1
+    return tuple(met)

@@ -14,32 +14,53 @@ from contextlib import contextmanager
 
 from stack.digest import sha256
 from stack.errors import Environment, Refused
-from stack.journal import Line, Record, clear, format_record, remove_empty, undo, unlink
+from stack.journal import (
+    Line,
+    Record,
+    clear,
+    describe,
+    format_record,
+    open_journal,
+    pending,
+    remove_empty,
+    undo,
+    unlink,
+)
 from stack.lock import this_host
-from stack.paths import JOURNAL
+from stack.paths import JOURNAL, parents
 from stack.plan import File, Plan, Step
 from stack.tree import Entry, Kind, Tree, read_at
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def commit(tree: Tree, plan: Plan, have_lock: bool) -> None:
+def commit(tree: Tree, plan: Plan) -> None:
     """Make the plan true. The caller holds the tree's lock and has recovered what lay there.
 
-    have_lock: whether the file system has a lock (stack.lock); without it, the journal is one.
+    On a file system without locks (stack.lock), the making of the journal's directory is one.
     Raises Refused when a file is no longer what the plan was made from, Environment when the disk
     or its permissions prevent the work; either way the tree is as it was.
     """
     if not plan.steps:
         return
+    done = False
     try:
-        with _journal(tree, have_lock) as handle:
+        with _journal(tree) as handle:
             _run(tree, handle, plan)
+            done = True
     except OSError as error:
-        name = f" {error.filename}" if isinstance(error.filename, str) else ""
-        raise Environment(
-            f"{tree.root}: cannot be changed:{name} {error.strerror}", "The tree is as it was."
-        ) from error
+        raise _cannot(tree, error, done) from error
+
+
+def _cannot(tree: Tree, error: OSError, done: bool) -> Environment:
+    what = f"{tree.root}: cannot be changed: {describe(error)}"
+    if done:
+        tip = f"All files are changed as planned; only {JOURNAL} is left. Remove it, or run any command again."
+    elif pending(tree):
+        tip = "It is not yet as it was. Put right what prevents it, then run the command again: it first undoes."
+    else:
+        tip = "The tree is as it was."
+    return Environment(what, tip)
 
 
 def _run(tree: Tree, handle: int, plan: Plan) -> None:
@@ -48,28 +69,45 @@ def _run(tree: Tree, handle: int, plan: Plan) -> None:
     except BaseException:
         unlink(handle, "record")  # it may be there in part; no file of the tree has been touched
         raise
-    replaced = 0
     try:
         for path in record.made:
             _make(tree, path)
         for number, step in enumerate(plan.steps):
             _replace(tree, handle, number, step)
-            replaced += 1
         _settle(tree, record)
         # The point of no return: without a record, what is in place stays.
         os.unlink("record", dir_fd=handle)
     except BaseException:
-        undo(tree, handle, record._replace(files=record.files[: replaced + 1]))
+        if "record" in os.listdir(handle):  # an interrupt may come just after it went
+            _undo_shielded(tree, handle, record)
         raise
 
 
+def _undo_shielded(tree: Tree, handle: int, record: Record) -> None:
+    """Undo with the signals that end a run held back: impatience must not leave half a tree."""
+    from signal import SIG_BLOCK, SIG_SETMASK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
+
+    before = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM, SIGHUP))
+    try:
+        undo(tree, handle, record)
+    finally:
+        pthread_sigmask(SIG_SETMASK, before)
+
+
 @contextmanager
-def _journal(tree: Tree, have_lock: bool) -> Iterator[int]:
+def _journal(tree: Tree) -> Iterator[int]:
     try:
         os.mkdir(JOURNAL, 0o700, dir_fd=tree.handle)
     except FileExistsError as error:
+        kind = tree.read(JOURNAL).kind
+        if kind is not Kind.DIRECTORY:
+            raise Environment(f"{tree.root}/{JOURNAL}: is a {kind.value}", "Remove it: the name is ours.") from error
         raise Environment(f"{tree.root}: another run is at work here ({JOURNAL})") from error
-    handle = os.open(JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=tree.handle)
+    try:
+        handle = open_journal(tree)
+    except BaseException:
+        os.rmdir(JOURNAL, dir_fd=tree.handle)
+        raise
     try:
         yield handle
     finally:
@@ -157,7 +195,7 @@ def _folder(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
 def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield mode and path of what becomes empty and is not the release's own, innermost first."""
     goes = {step.path for step in plan.steps if step.after is None}
-    for path in sorted({folder for gone in goes for folder in _parents(gone)}, key=len, reverse=True):
+    for path in sorted({folder for gone in goes for folder in parents(gone)}, key=len, reverse=True):
         handle = tree.folder(f"{path}/")
         try:
             left = {f"{path}/{name}" for name in os.listdir(handle)} - goes
@@ -166,11 +204,6 @@ def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
                 yield stat.S_IMODE(os.fstat(handle).st_mode), path
         finally:
             os.close(handle)
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _make(tree: Tree, path: str) -> None:

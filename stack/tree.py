@@ -31,6 +31,7 @@ class Kind(str, Enum):
     DIRECTORY = "directory"
     SPECIAL = "special file"
     HUGE = "huge file"
+    BELOW = "name below a file"
 
 
 class Entry(NamedTuple):
@@ -108,6 +109,8 @@ class Tree:
             via = "/".join(parts[:depth])
             if os.path.islink(f"{self.root}/{via}"):
                 return Entry(Kind.LINK, via=via)
+            if not os.path.isdir(f"{self.root}/{via}"):
+                return Entry(Kind.BELOW, via=via)
         return Entry(Kind.ABSENT)
 
 

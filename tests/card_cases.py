@@ -23,7 +23,7 @@ import torch._dynamo
 from torch import nn
 from torch.utils.checkpoint import DefaultDeviceType, checkpoint
 
-from verify.standin import card, draws, forked, report, session
+from verify.standin import card, device, draws, forked, report, session
 
 BEFORE_DEFAULT_IS_ACCELERATOR = tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 10)
 GUARD = "PyTorch's device state was initialized in the forward pass"
@@ -43,23 +43,24 @@ def every_draw_is_from_the_own_generator() -> None:
     assert draws.self_check() == []
 
 
-def the_self_check_catches_a_draw_from_the_cpu() -> None:
-    """The trap.
+def wrong_draws(drawing_from: Callable[[int], Any]) -> list[str]:
+    """Return what the self-check says when operations draw in this way."""
+    card.drawing_from = drawing_from  # type: ignore[assignment]
+    vars(device)["drawing_from"] = drawing_from
+    return draws.self_check()
 
-    Were dropout to draw from the CPU's generator, checkpoint would preserve it unpatched.
-    """
-    plain = card._drawing_from
-    card._drawing_from = lambda card: contextlib.nullcontext()  # type: ignore[assignment, return-value]
-    wrong = draws.self_check()
-    card._drawing_from = plain
+
+def the_self_check_catches_a_draw_from_the_cpu() -> None:
+    """The trap: checkpoint always preserves the CPU's generator: a draw from it proves nothing."""
+    wrong = wrong_draws(lambda number: contextlib.nullcontext())
     assert len(wrong) == 2 * len(draws.DRAWS)
     assert "dropout on musa:0: moved the generators of cpu" in wrong
 
 
 def the_self_check_catches_a_draw_from_the_other_card() -> None:
-    plain = card._drawing_from
-    card._drawing_from = lambda card: plain(0)
-    assert "rand on musa:1: moved the generators of musa:0" in draws.self_check()
+    plain = card.drawing_from
+    wrong = wrong_draws(lambda number: plain(0))
+    assert "rand on musa:1: moved the generators of musa:0" in wrong
 
 
 def tensors_move() -> None:
@@ -97,6 +98,9 @@ def factories_know_the_card() -> None:
     on_both_cards(check)
     with torch.device("musa:1"):
         assert torch.rand(2).device.index == 1 and torch.tensor([1]).device.index == 1
+    with torch.device("musa"):
+        assert torch.rand(2).device.index == 0 and torch.tensor([1]).device.index == 0
+    assert torch.tensor([1]).device.type == "cpu"
 
 
 def the_current_card_is_the_default() -> None:

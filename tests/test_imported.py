@@ -193,3 +193,14 @@ def test_one_crashing_check_does_not_hide_the_others(tmp_path: Path) -> None:
 def test_an_absent_package_is_refuted(tmp_path: Path) -> None:
     found = refuted(tmp_path)
     assert set(found) == {IMPORTS}
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", ""], ids=["fails", "absent"])
+def test_a_broken_interpreter_says_nothing_about_the_tree(tmp_path: Path, script: str) -> None:
+    python = tmp_path / "python"
+    if script:
+        python.write_text(script)
+        python.chmod(0o755)
+    findings = check_import(patched(tmp_path / "tree"), str(python))
+    assert {finding.status for finding in findings} == {Status.NOT_RUN}
+    assert "exit code 1" in findings[0].detail or "cannot start" in findings[0].detail

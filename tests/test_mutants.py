@@ -1,4 +1,4 @@
-"""The verifier is verified: every planted fault is caught by the level that tests/mutants.py names, and by none below."""
+"""The verifier is verified: the level that tests/mutants.py names catches each planted fault, and none below does."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ CASES: dict[str, tuple[str, str, list[tuple[int, str, bool]]]] = {
     "read-in-function": ("p/user.py", "from .owner import flag\ndef f():\n    return flag\n", [(1, "flag", True)]),
     "in-all": ("p/user.py", "__all__ = ['flag']\nfrom .owner import flag\n", [(2, "flag", True)]),
     "in-try": (
-        "p/user.py", "try:\n    from .owner import flag\nexcept ImportError:\n    flag = 0\n" + READ, [(2, "flag", True)],
+        "p/user.py",
+        "try:\n    from .owner import flag\nexcept ImportError:\n    flag = 0\n" + READ,
+        [(2, "flag", True)],
     ),
     "script-beside-it": ("p/tool.py", "from owner import flag\n" + READ, [(1, "flag", True)]),
     "deeper": ("p/q/user.py", "from ..owner import _flag\nprint(_flag)\n", [(1, "_flag", True)]),

@@ -43,27 +43,31 @@ def check_import(tree_root: Path, python: str) -> list[Finding]:
     tree_root: the folder that holds torch_musa; nothing is written there.
     python: the interpreter; it needs no torch.
     Returns one finding for each check, in the order of CLAIMS. When the package cannot be imported,
-    the first finding is refuted with the reason and the others did not run.
+    the first finding is refuted with the reason and the others did not run; when the interpreter
+    does not get as far as the tree, none did.
     """
+    ready: list[str] = []
     result = child.run(
         python,
         _SCRIPT,
         [str(tree_root.absolute())],
         seconds=_SECONDS,
         options=_OPTIONS,
+        progress=ready.append,
     )
     if result.problem:
-        return _stopped(f"the child that imports it {result.reason()}")
+        status = Status.REFUTED if ready else Status.NOT_RUN
+        return _stopped(status, f"the child that imports it {result.reason()}")
     if result.value["import"]:
-        return _stopped(result.value["import"])
+        return _stopped(Status.REFUTED, result.value["import"])
     seen = {IMPORTS: "", **result.value["checks"]}
     return [_finding(check, Status.REFUTED if seen[check] else Status.PROVEN, seen[check]) for check in CLAIMS]
 
 
-def _stopped(reason: str) -> list[Finding]:
+def _stopped(status: Status, reason: str) -> list[Finding]:
     others = [check for check in CLAIMS if check != IMPORTS]
     return [
-        _finding(IMPORTS, Status.REFUTED, reason),
+        _finding(IMPORTS, status, reason),
         *(_finding(check, Status.NOT_RUN, "the package cannot be imported") for check in others),
     ]
 

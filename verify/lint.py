@@ -87,7 +87,12 @@ def _or_none(release: Release, part: str) -> object:
 
 def _folders(store: Store) -> Iterator[Problem]:
     listed = {release.name for release in store.releases}
-    for name in sorted(os.listdir(f"{store.stacks}/patches")):
+    try:
+        folders = sorted(os.listdir(f"{store.stacks}/patches"))
+    except OSError as error:
+        yield Problem("release-data", "patches", f"cannot be listed: {error.strerror}")
+        return
+    for name in folders:
         if name not in listed:
             yield Problem("release-data", f"patches/{name}", f"there is no series/{name}")
     for name in sorted(set(os.listdir(f"{store.stacks}/series")) - listed):
@@ -170,7 +175,7 @@ def _compiles(patch: Patch, change: FileChange) -> Iterator[Problem]:
     source = b"".join(line for hunk in change.hunks for line in hunk.after)
     try:
         compile(source, change.path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield Problem("patch-python", patch.name, f"{change.path}: {error}")
 
 

@@ -8,20 +8,18 @@ autograd engine), and runs there with the card's generator in the place of the C
 That is the point: checkpoint always preserves the CPU generator, so a draw from that one would
 prove nothing.
 
-Tensors are born on a card in two ways: factories with `device="musa"` arrive at kernels registered
-for PrivateUse1, and `Tensor.to` is replaced by one that knows cards.
+How tensors get onto a card is in verify.standin.device.
 
-What it does not have: `torch.Generator("musa")`, streams, graphs, storages; a `*_like` factory told
-`device="cpu"` stays on its card.
+What a card does not have: `torch.Generator("musa")`, streams, graphs, storages; a `*_like` factory
+told `device="cpu"` stays on its card.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -34,14 +32,10 @@ _COPIES = frozenset({"aten::copy_", "aten::_copy_from"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 # One operation at a time: the CPU generator is exchanged while it runs.
 _lock = threading.RLock()
-_plain_to = torch.Tensor.to
 
 
 class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for mypy
-    """A tensor on a stand-in card.
-
-    Held: the plain CPU tensor with its values. card: the card's number.
-    """
+    """A tensor on a stand-in card, made from the plain CPU tensor that holds its values."""
 
     _held: torch.Tensor
     _card: int
@@ -88,7 +82,7 @@ class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for 
         return False
 
     def cpu(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return _Move.apply(self, torch.device("cpu"))
+        return Move.apply(self, torch.device("cpu"))
 
     def tolist(self) -> Any:
         return self.detach()._held.tolist()
@@ -102,7 +96,7 @@ class CardTensor(torch.Tensor):  # type: ignore[misc]  # torch is not there for 
         return f"{repr(self.detach()._held)[:-1]}, device='{self.device}')"
 
 
-class _Move(torch.autograd.Function):  # type: ignore[misc]
+class Move(torch.autograd.Function):  # type: ignore[misc]
     """Copies a tensor between the CPU and the cards, and its gradient back to where it belongs."""
 
     @staticmethod
@@ -110,35 +104,11 @@ class _Move(torch.autograd.Function):  # type: ignore[misc]
         ctx.home = source.device
         held = source._held if isinstance(source, CardTensor) else source.detach()
         copy = held.clone()
-        return copy if target.type == "cpu" else CardTensor(copy, _number(target))
+        return copy if target.type == "cpu" else CardTensor(copy, number(target))
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         return gradient.to(ctx.home), None
-
-
-def install() -> None:
-    """Teach torch the cards. torch_musa must be imported, with verify.standin.extension behind it.
-
-    Changes torch for the whole process: only for a child that does nothing else.
-    """
-    # torch's C++ imports this name to initialize a device type before the first factory call.
-    sys.modules[f"torch.{TYPE}"] = sys.modules["torch_musa"]
-    _register_factories()
-    torch.Tensor.to = _to
-    for owner, name in (
-        (torch, "tensor"),
-        (torch, "as_tensor"),
-        (torch, "asarray"),
-        (torch.Tensor, "new_tensor"),
-    ):
-        setattr(owner, name, _from_data(getattr(owner, name)))
-    # A parameter that changes its device becomes another tensor, never another storage in the same
-    # tensor.
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=False)
-    if hasattr(torch, "accelerator"):
-        torch.accelerator.current_accelerator = lambda check_available=False: torch.device(TYPE)
 
 
 def generator(card: int) -> Any:
@@ -151,21 +121,22 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     flat, _ = tree_flatten((args, kwargs))
     tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
     card = _card_of(func, tensors, kwargs)
-    _refuse_foreign_generator(kwargs)
+    refuse_foreign_generator(kwargs)
     if "device" in kwargs:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    plain_args, plain_kwargs = tree_map(_value, (args, kwargs))
-    with _drawing_from(card):
+    plain_args, plain_kwargs = tree_map(value, (args, kwargs))
+    with drawing_from(card):
         result = func(*plain_args, **plain_kwargs)
     # In-place and out= operations give back an argument, and a copy to the CPU a plain tensor: the
     # same object again.
-    known = {id(_value(tensor)): tensor for tensor in tensors}
+    known = {id(value(tensor)): tensor for tensor in tensors}
     for tensor in tensors:
         _follow(tensor)
     return tree_map(lambda leaf: _wrapped(leaf, known, card), result)
 
 
-def _value(leaf: Any) -> Any:
+def value(leaf: Any) -> Any:
+    """Return the plain tensor behind a card tensor; anything else as it is."""
     return leaf._held if isinstance(leaf, CardTensor) else leaf
 
 
@@ -191,7 +162,7 @@ def _card_of(func: Any, tensors: list[Any], kwargs: Mapping[str, Any]) -> int:
     """
     target = kwargs.get("device")
     if target is not None and target.type == TYPE:
-        return _number(target)
+        return number(target)
     name = func._schema.name
     devices = dict.fromkeys(
         str(tensor.device) for tensor in tensors if isinstance(tensor, CardTensor) or tensor.dim() > 0
@@ -205,21 +176,19 @@ def _card_of(func: Any, tensors: list[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def _may_mix(name: str, tensors: list[Any]) -> bool:
-    """Say whether plain tensors may take part.
-
-    As an index, or as zeros that a backward formula made on "the CPU".
-    """
+    """Say whether plain tensors may take part: an index, or what a backward formula made."""
     cards = {tensor._card for tensor in tensors if isinstance(tensor, CardTensor)}
     return len(cards) == 1 and (name in _INDEXES or torch._C._current_graph_task_id() != -1)
 
 
-def _refuse_foreign_generator(kwargs: Mapping[str, Any]) -> None:
+def refuse_foreign_generator(kwargs: Mapping[str, Any]) -> None:
+    """Raise RuntimeError, worded as torch words it, for a generator that is not a card's."""
     if kwargs.get("generator") is not None:
         raise RuntimeError(f"Expected a '{TYPE}' device type for generator but found 'cpu'")
 
 
 @contextlib.contextmanager
-def _drawing_from(card: int) -> Iterator[None]:
+def drawing_from(card: int) -> Iterator[None]:
     """Put the card's random state in the place of the CPU's for the time of one operation."""
     own, cpu = sys.modules["torch_musa"].default_generators[card], torch.default_generator
     with _lock:
@@ -232,7 +201,7 @@ def _drawing_from(card: int) -> Iterator[None]:
             cpu.set_state(saved)
 
 
-def _number(device: torch.device) -> int:
+def number(device: torch.device) -> int:
     """Return a card's number; without one it is the current card's.
 
     Initializes, as any use of a device does.
@@ -240,82 +209,3 @@ def _number(device: torch.device) -> int:
     torch_musa = sys.modules["torch_musa"]
     torch_musa.core._lazy_init._lazy_init()
     return int(torch_musa.current_device() if device.index is None else device.index)
-
-
-def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """Stand in for Tensor.to: the same signature, and cards."""
-    device, dtype = _target(self, args, kwargs)
-    if not isinstance(self, CardTensor) and (device is None or device.type != TYPE):
-        return _plain_to(self, *args, **kwargs)
-    copy = kwargs.get("copy", False)
-    cast = self if dtype is None or dtype == self.dtype else _plain_to(self, dtype)
-    if device is not None and device.type == TYPE:
-        device = torch.device(TYPE, _number(device))
-    if device is None or device == self.device:
-        return cast.clone() if copy and cast is self else cast
-    return _Move.apply(cast, device)
-
-
-def _from_data(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in for torch.tensor and its like: made on the CPU, then moved.
-
-    Their C++ copies the values with Python's dispatch switched off, where a card tensor has no
-    memory to copy to.
-    """
-
-    @functools.wraps(plain)
-    def make(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> Any:
-        like = next(
-            (arg.device for arg in args[:1] if isinstance(arg, CardTensor)),
-            torch.get_default_device(),
-        )
-        wanted = like if device is None else torch.device(device)
-        if wanted.type != TYPE:
-            return plain(*args, device=device, **kwargs).requires_grad_(requires_grad)
-        made = plain(*tree_map(_value, args), device=torch.device("cpu"), **kwargs)
-        return made.detach().to(wanted).requires_grad_(requires_grad)
-
-    return make
-
-
-def _target(self: torch.Tensor, args: Any, kwargs: Any) -> tuple[torch.device | None, torch.dtype | None]:
-    """Return the device and the dtype that the arguments of Tensor.to ask for."""
-    other = args[0] if args else kwargs.get("other")
-    if isinstance(other, torch.Tensor):
-        return other.device, other.dtype
-    kept = {name: value for name, value in kwargs.items() if name != "copy"}
-    device, dtype, *_ = torch._C._nn._parse_to(*args[:2], **kept)
-    return device, dtype
-
-
-def _register_factories() -> None:
-    """Register a PrivateUse1 kernel for every operation that makes a tensor from no tensor."""
-    library = torch.library.Library("aten", "IMPL")
-    for schema in torch._C._jit_get_all_schemas():
-        if schema.name.startswith("aten::") and _is_factory(schema):
-            packet = getattr(torch.ops.aten, schema.name[6:])
-            overload = getattr(packet, schema.overload_name or "default")
-            library.impl(overload, functools.partial(_make, overload), TYPE_KEY)
-    # The kernels live as long as the library object does.
-    CardTensor._library = library
-
-
-TYPE_KEY = "PrivateUse1"
-
-
-def _is_factory(schema: Any) -> bool:
-    arguments = schema.arguments
-    return any(argument.name == "device" for argument in arguments) and not any(
-        "Tensor" in str(argument.type) for argument in arguments
-    )
-
-
-def _make(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Make a tensor on a card: on the CPU, with the card's generator, then wrapped."""
-    if torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python):
-        raise NotImplementedError("the stand-in card cannot be filled by C++ code that switches Python dispatch off")
-    card = _number(kwargs["device"])
-    _refuse_foreign_generator(kwargs)
-    with _drawing_from(card):
-        held = func(*args, **{**kwargs, "device": torch.device("cpu"), "pin_memory": False})
-    return CardTensor(held, card)

@@ -8,7 +8,6 @@ package can be imported.
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -20,102 +19,13 @@ if __name__ == "__main__":
     # Run as a script: only its own folder is on the path.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from verify.standin import extension, finder, forked, report
+from verify.standin import forked, report
+from verify.standin.scene import MISSING, UNKNOWN, Scene, expect, expect_equal
 
 NAMES = ("_lazy_init", "_lazy_call", "_is_in_bad_fork", "is_initialized", "musart")
 # The releases before 2.7.1 do not bind it; one that reads it and does not bind it cannot be imported at all.
 NOT_EVERYWHERE = ("_lazy_call",)
-UNKNOWN = "no_such_name"
-_MISSING = "<missing>"
 _SECONDS_EACH = 10.0
-
-
-class Version:
-    """As much of packaging.version.Version as a version guard needs."""
-
-    def __init__(self, text: str) -> None:
-        self.base_version = text.partition("+")[0]
-        self._numbers = [int(number) for number in re.findall(r"\d+", self.base_version)]
-
-    def __lt__(self, other: Version) -> bool:
-        return self._numbers < other._numbers
-
-    def __ge__(self, other: Version) -> bool:
-        return not self < other
-
-
-class Glimpse:
-    """What a stand-in that is imported by the package saw of the flag at that moment."""
-
-    def __init__(self, module: str) -> None:
-        package = sys.modules["torch_musa"]
-        self.module = module
-        # is_initialized is bound by the same block as the forwarder: from there on the flag must be
-        # there.
-        self.after_block = "is_initialized" in vars(package)
-        self.flag = _ask_safely(package, "_initialized")
-        self.unknown = _ask_safely(package, UNKNOWN)
-
-
-class Scene:
-    """The imported package and what stands around it, as every check gets it."""
-
-    def __init__(self, root: Path) -> None:
-        self.extension = extension.Extension(lambda card: finder.Anything(f"generator {card}"))
-        self.glimpses: list[Glimpse] = []
-        answers = {
-            finder.EXTENSION: self.extension.answers(),
-            "torch": {"__version__": _torch_version(root)},
-            "packaging.version": {"Version": Version},
-        }
-        finder.Finder(root, answers, packages=("torch", "packaging"), notify=self._glimpse).install()
-        import torch_musa
-
-        self.package: Any = torch_musa
-        self.flag_module: Any = sys.modules["torch_musa.core._lazy_init"]
-
-    def _glimpse(self, module: str) -> None:
-        if module.startswith("torch_musa."):
-            self.glimpses.append(Glimpse(module))
-
-    def flags(self) -> tuple[Any, Any]:
-        """Return the flag as torch_musa and as torch.musa give it."""
-        return _ask(self.package, "_initialized"), _ask(sys.modules["torch"].musa, "_initialized")
-
-
-def _ask(module: ModuleType, name: str) -> Any:
-    """Return an attribute, or the missing mark; any exception but AttributeError goes on."""
-    return getattr(module, name, _MISSING)
-
-
-def _ask_safely(module: ModuleType, name: str) -> Any:
-    """Return an attribute, the missing mark, or the text of an exception.
-
-    A look during the import must not break it.
-    """
-    try:
-        return _ask(module, name)
-    except Exception as error:  # any exception is what the tree answered
-        return f"{type(error).__name__}: {error}"
-
-
-def _torch_version(root: Path) -> str:
-    """Return the torch version that the tree asks for, so that its version guard is content."""
-    source = (root / "torch_musa" / "__init__.py").read_text("utf-8", "replace")
-    found = re.search(r'TORCH_MIN_VERSION = Version\("([^"]+)"\)', source)
-    return found.group(1) if found else "2.7.1"
-
-
-def expect(seen: Any, wanted: Any, what: str) -> None:
-    """Raise AssertionError unless seen is wanted, the same object."""
-    if seen is not wanted:
-        raise AssertionError(f"{what} is {seen!r}, not {wanted!r}")
-
-
-def expect_equal(seen: Any, wanted: Any, what: str) -> None:
-    """Raise AssertionError unless seen equals wanted."""
-    if seen != wanted:
-        raise AssertionError(f"{what} is {seen!r}, not {wanted!r}")
 
 
 def flag_false_before(scene: Scene) -> None:
@@ -180,7 +90,7 @@ def star_import(scene: Scene) -> None:
     space: dict[str, Any] = {}
     exec("from torch_musa import *", space)  # the only way to a star import in a namespace of its own
     for name in ("manual_seed_all", "is_initialized"):
-        expect(space.get(name), vars(scene.package).get(name, _MISSING), f"{name} of a star import")
+        expect(space.get(name), vars(scene.package).get(name, MISSING), f"{name} of a star import")
 
 
 def dir_works(scene: Scene) -> None:
@@ -210,10 +120,10 @@ def during_import(scene: Scene) -> None:
     for glimpse in scene.glimpses:
         expect(
             glimpse.unknown,
-            _MISSING,
+            MISSING,
             f"torch_musa.{UNKNOWN}, asked by {glimpse.module} during the import,",
         )
-        if glimpse.after_block or glimpse.flag is not _MISSING:
+        if glimpse.after_block or glimpse.flag is not MISSING:
             expect(
                 glimpse.flag,
                 False,
@@ -328,6 +238,8 @@ def _tried(check: Callable[[Scene], None], scene: Scene) -> str:
 
 def main(descriptor: int, root: Path) -> None:
     """Import the package of this tree, run each check in a copy, and send what they saw."""
+    # From here on it is the tree's doing if this process fails.
+    report.send(descriptor, "progress", "ready")
     try:
         scene = Scene(root)
     except BaseException as error:  # SystemExit too

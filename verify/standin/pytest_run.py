@@ -61,12 +61,17 @@ def _reason(item: Any, excinfo: Any) -> dict[str, Any]:
     }
 
 
+def isolate() -> None:
+    """Keep pytest from loading whatever plugins are installed; before its first call."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+
+
 def run(root: Path, test: str) -> dict[str, Any]:
     """Run one test file of the tree at root in this process.
 
     test: its path relative to root. Returns the recorder's `tests` and `errors`.
     """
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    isolate()
     recorder = Recorder()
     # Only options given here count: no ini file, no conftest, no cache, no rewriting of sys.path.
     isolated = ["-c", os.devnull, "--rootdir", str(root), "--noconftest", "--import-mode=importlib"]

@@ -22,10 +22,10 @@ if __name__ == "__main__":
     # Run as a script: only its own folder is on the path.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-import pytest  # noqa: F401
+import pytest
 import torch
 
-from verify.standin import card, draws, extension, finder, forked, gate, pytest_run, report
+from verify.standin import card, device, draws, extension, finder, forked, gate, pytest_run, report
 
 _AT_ONCE = 2
 # What the trees, checkpoint and the tests import on the way: loaded once rather than in every copy.
@@ -45,6 +45,10 @@ def preload() -> None:
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    device.factories()
+    pytest_run.isolate()
+    # Loads pytest's own plugins, which it does not do on import.
+    pytest.main(["--version", "-c", os.devnull])
 
 
 def prepare(root: Path, stale: bool) -> None:
@@ -63,7 +67,7 @@ def prepare(root: Path, stale: bool) -> None:
     finder.Finder(root, answers).install()
     import torch_musa
 
-    card.install()
+    device.install()
     if stale:
         vars(torch_musa)["_initialized"] = False
 

@@ -1,0 +1,71 @@
+# What a person types: `make demo` shows the tool at work, `make check` runs every check. GNU make 4.3, Python >= 3.10, git.
+
+PYTHON ?= python3
+# The interpreters of check-pythons: the oldest that is supported, and the newest.
+PYTHONS ?= python3.10 python3.13
+TREE ?=
+ARGS ?=
+
+VENV := .venv
+REQUIREMENTS := requirements/run.txt requirements/dev.txt requirements/torch.txt
+RUN := $(VENV)/bin/python
+SPECIMEN_STACKS := tests/specimen/stacks
+
+.SHELLFLAGS := -eu -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what there is to make.
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 24
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Make the virtual environment .venv, or make it again when requirements/ has changed.
+
+# --clear: what is pinned is all that there is. The stamp comes last, so that an attempt that failed is made again.
+$(VENV)/.ready: $(REQUIREMENTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check $(REQUIREMENTS:%=--requirement %)
+	$(RUN) -m pip check
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Show the main job on the specimen, a miniature torch_musa.
+	@$(RUN) tests/demo.py
+
+.PHONY: apply
+apply: $(if $(TREE),setup) ## Apply the stack to a real tree: make apply TREE=../torch_musa [ARGS=--dry-run].
+	@$(if $(TREE),,echo 'make apply: name the tree: make apply TREE=../torch_musa' >&2; exit 2)
+	$(RUN) apply.py apply $(ARGS) '$(TREE)'
+
+.PHONY: check
+check: setup ## Run every check: ruff, mypy, the lint of the stacks, all tests.
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy --strict apply.py stack verify
+	$(RUN) apply.py lint
+	$(RUN) apply.py lint --stacks $(SPECIMEN_STACKS)
+	$(RUN) -m pytest
+
+.PHONY: check-pythons
+check-pythons: ## Run the engine's tests on each of PYTHONS, Python 3.10 with the unidiff of Debian.
+	@for python in $(PYTHONS); do \
+	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	    unidiff=run; if [ "$$version" = 3.10 ]; then unidiff=debian; fi; \
+	    $(MAKE) --no-print-directory engine-tests PYTHON="$$python" VENV=".venv-$$version" \
+	        REQUIREMENTS="requirements/$$unidiff.txt requirements/dev.txt"; \
+	done
+
+.PHONY: engine-tests
+engine-tests: setup
+	$(RUN) -m pytest -m 'not torch and not chromium and not distro'
+
+.PHONY: bench
+bench: setup ## Time apply beside quilt, git am and patch, and how it grows.
+	@$(RUN) tests/bench.py
+
+.PHONY: clean
+clean: ## Remove what the other targets have made.
+	rm -rf .venv .venv-3.* build .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
