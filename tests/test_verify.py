@@ -408,7 +408,8 @@ def test_sigint_leaves_no_process_no_file_and_the_tree_as_it_was(command: Comman
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
-    assert (process.returncode, errors) == (130, "interrupted; the tree is as it was\n")
+    assert process.returncode == 130
+    assert errors.startswith("interrupted") and "Traceback" not in errors
     assert living(str(command.scratch)) == []
     assert picture(tree) == before
 
