@@ -31,8 +31,10 @@ def check_lint(
     """
     import tempfile
 
+    # Without a tool there is nothing to lay out for it.
+    images = (before, after) if any(_may_have(python, tool) for tool in ("black", "pylint")) else ({}, {})
     with tempfile.TemporaryDirectory() as scratch:
-        sides = [_lay_out(Path(scratch, name), files) for name, files in (("before", before), ("after", after))]
+        sides = [_lay_out(Path(scratch, name), files) for name, files in zip(("before", "after"), images, strict=True)]
         return [_black(python, sides), _pylint(python, sides, tree / RCFILE)]
 
 
@@ -72,13 +74,15 @@ def _run(python: str, arguments: list[str], cwd: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def _version(python: str, tool: str, cwd: Path) -> tuple[int, str]:
-    """Ask a tool for its version, but start no interpreter for a tool that ours would not find either."""
+def _may_have(python: str, tool: str) -> bool:
+    """Say whether an interpreter may have a tool; for our own that is known without starting one."""
     from importlib.util import find_spec
 
-    if python == sys.executable and find_spec(tool) is None:
-        return 1, f"No module named {tool}"
-    return _run(python, [tool, "--version"], cwd)
+    return python != sys.executable or find_spec(tool) is not None
+
+
+def _version(python: str, tool: str, cwd: Path) -> tuple[int, str]:
+    return _run(python, [tool, "--version"], cwd) if _may_have(python, tool) else (1, f"No module named {tool}")
 
 
 def _finding(check: str, status: Status, how: str, detail: str) -> Finding:
