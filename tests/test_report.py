@@ -135,9 +135,21 @@ def test_not_established_names_each_gap_and_its_reason() -> None:
 # Text
 
 
-def test_text_gives_status_claim_and_how() -> None:
+def test_text_says_how_once_for_a_level_and_where_it_differs() -> None:
+    lint = made(Level.STATIC, claim="lint is no worse", how="by black", optional=True)
+    plain = [made(Level.STATIC, claim=f"claim {n}", how="by source reading") for n in (1, 2)]
+    lines = to_text(report(lint, *plain)).splitlines()
+    place = lines.index("static: proven, by source reading (3 of 3 proven; 0.12 s)")
+    assert lines[place + 1 : place + 4] == [
+        "  proven   lint is no worse (by black, optional)",
+        "  proven   claim 1",
+        "  proven   claim 2",
+    ]
+
+
+def test_text_gives_status_claim_and_detail() -> None:
     lines = to_text(report(made(Level.STATIC, Status.REFUTED, detail="line 1\nline 2"))).splitlines()
-    place = lines.index("  refuted  the flag follows initialization (by importing the real module)")
+    place = lines.index("  refuted  the flag follows initialization")
     assert [line.strip() for line in lines[place + 1 : place + 3]] == ["line 1", "line 2"]
     assert "  on hardware: not asked for" in lines
     assert lines[-1] == "verdict: NOT proven at the static level (static refuted)"

@@ -104,6 +104,7 @@ def test_page_tells_every_finding_how_and_what_is_open() -> None:
         "Proven at the simulated level",
         "2.7.1, patched (3 of 3)",
         "not run lint is no worse (optional)no blackby black",
+        "By importing the real module: 1 of 2 proven, 1 not run.",
         "static: lint is no worse: not run: no black",
         "on hardware: not asked for",
         "static: proven; import: proven; simulated: proven; hardware: not asked for.",

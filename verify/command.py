@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -102,7 +103,16 @@ def _outcome(root: str, state: State, report: Report) -> Outcome:
     proven = verdict(report)
     name, code = ("proven", Exit.DONE) if proven else ("not proven", Exit.UNPROVEN)
     data = {"report": to_json(report)}
-    return Outcome("verify", code, name, to_text(report).rstrip(), "", root, state, (), data)
+    return Outcome("verify", code, name, to_text(report).rstrip(), _tip(root, state, proven), root, state, (), data)
+
+
+def _tip(root: str, state: State, proven: bool) -> str:
+    """Return what to do about a tree without the fix."""
+    if proven or state.standing is Standing.APPLIED:
+        return ""
+    if state.standing in (Standing.PRISTINE, Standing.PARTLY):
+        return f"To put the fix in: apply.py apply {root}"
+    return 'No stack is made for these bytes: see "Forks" in the README.'
 
 
 def summary(report: Report) -> str:
@@ -135,4 +145,6 @@ def _replace(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(staged, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(staged)
         raise Environment(f"{path}: cannot be written: {error.strerror}") from error

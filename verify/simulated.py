@@ -59,7 +59,8 @@ def check_simulated(
         how = f"on the stand-in device, with {python}"
         return _stopped(Run(Level.SIMULATED, {}, how), f"the child {result.reason()}")
     how = f"on the stand-in device, torch {result.value['torch']}, Python {result.value['python']}"
-    return _judge(Run(Level.SIMULATED, result.value["outcomes"], how), tests, must_be_red)
+    first, *others = _judge(Run(Level.SIMULATED, result.value["outcomes"], how), tests, must_be_red)
+    return [first._replace(data={"versions": {"torch": result.value["torch"]}}), *others]
 
 
 _CAN_RUN = ("can-run", "both sides can be imported on this torch with stand-in cards")

@@ -81,7 +81,7 @@ def _pinned(root: Path, state: State, entries: Mapping[str, Entry], files: Image
     red = tuple(name for path, data in tests.items() for name in changed_tests(path, base.get(path), data))
     # A pristine tree is its own unpatched side.
     unpatched = None if files == base else base
-    return Subject(root, f"{headline(state)} (by digest)", files, unpatched, tests, red, ())
+    return Subject(root, headline(state), files, unpatched, tests, red, ())
 
 
 def _unpinned(root: Path, state: State, entries: Mapping[str, Entry]) -> Subject:

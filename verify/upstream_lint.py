@@ -31,8 +31,10 @@ def check_lint(
     """
     import tempfile
 
+    # Without a tool there is nothing to lay out for it.
+    images = (before, after) if any(_may_have(python, tool) for tool in ("black", "pylint")) else ({}, {})
     with tempfile.TemporaryDirectory() as scratch:
-        sides = [_lay_out(Path(scratch, name), files) for name, files in (("before", before), ("after", after))]
+        sides = [_lay_out(Path(scratch, name), files) for name, files in zip(("before", "after"), images, strict=True)]
         return [_black(python, sides), _pylint(python, sides, tree / RCFILE)]
 
 
@@ -72,18 +74,29 @@ def _run(python: str, arguments: list[str], cwd: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def _may_have(python: str, tool: str) -> bool:
+    """Say whether an interpreter may have a tool; for our own that is known without starting one."""
+    from importlib.util import find_spec
+
+    return python != sys.executable or find_spec(tool) is not None
+
+
+def _version(python: str, tool: str, cwd: Path) -> tuple[int, str]:
+    return _run(python, [tool, "--version"], cwd) if _may_have(python, tool) else (1, f"No module named {tool}")
+
+
 def _finding(check: str, status: Status, how: str, detail: str) -> Finding:
     return Finding(Level.STATIC, check, _CLAIMS[check], status, how, detail)
 
 
 def _black(python: str, sides: list[Path]) -> Finding:
-    code, version = _run(python, ["black", "--version"], sides[1])
+    code, version = _version(python, "black", sides[1])
     if code or f" {BLACK} " not in version.splitlines()[0] + " ":
         found = version.strip().splitlines()[-1] if version.strip() else f"exit {code}"
         return _finding(
             "upstream-black",
             Status.NOT_RUN,
-            "not run",
+            f"by black {BLACK}",
             f"needs black {BLACK} for {python}: {found}",
         )
     # --config: the defaults, whatever pyproject.toml stands above the scratch folder.
@@ -102,16 +115,16 @@ def _unformatted(python: str, side: Path, path: str) -> bool:
 
 def _pylint(python: str, sides: list[Path], rcfile: Path) -> Finding:
     if not rcfile.is_file():
-        return _finding("upstream-pylint", Status.NOT_RUN, "not run", f"the tree has no {RCFILE}")
-    code, version = _run(python, ["pylint", "--version"], sides[1])
+        return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", f"the tree has no {RCFILE}")
+    code, version = _version(python, "pylint", sides[1])
     if code:
         found = version.strip().splitlines()[-1] if version.strip() else f"exit {code}"
-        return _finding("upstream-pylint", Status.NOT_RUN, "not run", f"needs pylint for {python}: {found}")
+        return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", f"needs pylint for {python}: {found}")
     counts = []
     for side in sides:
         messages, trouble = _messages(python, side, rcfile.resolve())
         if trouble:
-            return _finding("upstream-pylint", Status.NOT_RUN, "not run", trouble)
+            return _finding("upstream-pylint", Status.NOT_RUN, "by pylint", trouble)
         counts.append(messages)
     new = counts[1] - counts[0]
     detail = "\n".join(f"{path}: {text}" for path, text in sorted(new.elements()))

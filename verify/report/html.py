@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import resources
 
-from verify.finding import Finding, Level, Status
+from verify.finding import Finding, Status
 from verify.report.chart import legend
 from verify.report.draws import draws_findings
 from verify.report.figures import figures
@@ -20,6 +20,7 @@ from verify.report.record import (
     MEANS,
     Report,
     at,
+    common_how,
     conclusion,
     not_established,
     standing,
@@ -105,29 +106,31 @@ def _claims(report: Report) -> Iterable[Markup]:
     for level in LEVELS:
         found = at(report, level)
         yield element("h3", f"{level.value}: {standing(report, level).value}")
-        yield (_table(level, found) if found else element("p", "No claim: nothing ran at this level."))
+        yield (_table(found) if found else element("p", "No claim: nothing ran at this level."))
 
 
-def _table(level: Level, found: list[Finding]) -> Markup:
+def _table(found: list[Finding]) -> Markup:
     """The claims of one level; roles are spelt out because a narrow page makes rows a grid."""
-    columns = (element("th", name, scope="col", role="columnheader") for name in ("Status", "Claim", "How"))
+    columns = (element("th", name, scope="col", role="columnheader") for name in ("Status", "Claim"))
+    how = common_how(found)
     return element(
         "table",
-        element("caption", f"{MEANS[level][0].upper()}{MEANS[level][1:]}: {tally(found)}"),
+        element("caption", f"{how[:1].upper()}{how[1:]}: {tally(found)}."),
         element("thead", element("tr", *columns, role="row"), role="rowgroup"),
-        element("tbody", *map(_row, found), role="rowgroup"),
+        element("tbody", *(_row(finding, how) for finding in found), role="rowgroup"),
         class_="claims",
         role="table",
     )
 
 
-def _row(finding: Finding) -> Markup:
+def _row(finding: Finding, common: str) -> Markup:
     side = element("span", f"{finding.side}: ", class_="muted") if finding.side != "tree" else ""
     optional = element("span", " (optional)", class_="muted") if finding.optional else ""
     detail = element("div", finding.detail, class_="detail") if finding.detail else ""
+    how = element("div", finding.how, class_="muted") if finding.how != common else ""
     kind, _ = ICONS[finding.status]
     badge = element("span", _icon(finding.status), " ", finding.status.value, class_=f"badge {kind}")
-    cells = (badge, join(side, finding.claim, optional, detail), finding.how)
+    cells = (badge, join(side, finding.claim, optional, detail, how))
     return element("tr", *(element("td", cell, role="cell") for cell in cells), role="row")
 
 

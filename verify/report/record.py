@@ -57,6 +57,12 @@ def at(report: Report, level: Level) -> list[Finding]:
     return [finding for finding in report.findings if finding.level is level]
 
 
+def common_how(found: list[Finding]) -> str:
+    """How most claims of a level were established, the first of equals: said once for all of them."""
+    ways = [finding.how for finding in found]
+    return max(ways, key=ways.count, default="")
+
+
 def supports(finding: Finding) -> bool:
     """Whether a level can stand on it: a required claim about the tree itself, proven."""
     return finding.status is Status.PROVEN and finding.side == "tree" and not finding.optional

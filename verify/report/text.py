@@ -10,6 +10,7 @@ from verify.report.record import (
     LEVELS,
     Report,
     at,
+    common_how,
     conclusion,
     not_established,
     standing,
@@ -41,6 +42,7 @@ def write_text(report: Report, stream: TextIO, environ: Mapping[str, str]) -> No
 def to_text(report: Report, colour: bool = False) -> str:
     """A block for each level with findings, what is not established, then one line of verdict.
 
+    A level's heading says how its claims were established, and a claim only where it was another way.
     Our own words are ASCII; printable letters in names and details stay as they are.
     """
     blocks = [_head(report)]
@@ -66,15 +68,17 @@ def _level(report: Report, level: Level, colour: bool) -> list[str]:
     found = at(report, level)
     seconds = report.seconds.get(level.value)
     time = "" if seconds is None else f"; {seconds:.2f} s"
-    lines = [f"{level.value}: {standing(report, level).value} ({tally(found)}{time})"]
-    return lines + [line for finding in found for line in _claim(finding, colour)]
+    how = common_how(found)
+    lines = [f"{level.value}: {standing(report, level).value}, {visible(how)} ({tally(found)}{time})"]
+    return lines + [line for finding in found for line in _claim(finding, how, colour)]
 
 
-def _claim(finding: Finding, colour: bool) -> list[str]:
+def _claim(finding: Finding, common: str, colour: bool) -> list[str]:
     status = _paint(finding.status.value.ljust(WIDTH), COLOURS[finding.status], colour)
     side = "" if finding.side == "tree" else f"{finding.side}: "
-    optional = ", optional" if finding.optional else ""
-    lines = [f"  {status}  {visible(f'{side}{finding.claim} ({finding.how}{optional})')}"]
+    notes = [finding.how] * (finding.how != common) + ["optional"] * finding.optional
+    note = f" ({', '.join(notes)})" if notes else ""
+    lines = [f"  {status}  {visible(f'{side}{finding.claim}{note}')}"]
     if finding.status is Status.PROVEN:
         return lines
     return lines + [" " * (WIDTH + 6) + line for line in visible_lines(finding.detail)]

@@ -100,7 +100,8 @@ def _record(use_reentrant: bool) -> dict[str, Any]:
     differ = [f"musa:{index}" for index, drawn in enumerate(passes) if len(drawn) != 2 or drawn[0] != drawn[1]]
     empty: list[float] = []
     forward, recompute, *_ = [*passes[0], empty, empty]
-    return {"forward": forward, "recompute": recompute, "differ": differ, "cards": CARDS}
+    where = {"card": "musa:0", "torch": torch.__version__}
+    return {"forward": forward, "recompute": recompute, "differ": differ, "cards": CARDS, **where}
 
 
 def _passes(card: torch.device, use_reentrant: bool) -> list[list[float]]:
