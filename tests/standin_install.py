@@ -16,12 +16,12 @@ PROVIDER = '''"""The device provider of the stand-in distribution: two cards, ea
 
 import sys
 
-from verify.standin import card, extension
+from verify.standin import card, device, extension
 
 globals().update(extension.Extension(card.generator).answers())
 _musart = object()
 sys.modules["torch_musa"].get_device_name = lambda index: f"stand-in card {index}"
-card.install()
+device.install()
 '''
 NO_DEVICE = PROVIDER + "_musa_getDeviceCount = lambda: 0\n"
 

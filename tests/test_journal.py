@@ -77,9 +77,7 @@ def test_a_record_that_is_not_ours_is_left(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["apply", "unapply"])
-def test_the_next_command_says_nothing_less_and_puts_the_tree_right(
-    specimen: Path, run_cli: RunCli, verb: str
-) -> None:
+def test_the_next_command_says_nothing_less_and_puts_the_tree_right(specimen: Path, run_cli: RunCli, verb: str) -> None:
     before = contents(specimen)
     killed(specimen)
     ran = run_cli("status", specimen)
@@ -170,9 +168,7 @@ def test_a_file_edited_after_the_kill_is_left_and_the_rest_is_undone(specimen: P
     assert contents(specimen) == before
 
 
-def test_an_undo_that_is_itself_killed_is_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undo_that_is_itself_killed_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     origin = copy_specimen(tmp_path / "origin")
     before = contents(origin)
