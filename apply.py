@@ -29,13 +29,16 @@ Options = Mapping[str, str]
 
 def apply(tree: str, store: Store, options: Options) -> Outcome:
     """apply the stack of the release that TREE is, whole or not at all"""
+    fork, level = "fork" in options, options.get("tests", "auto")
+    if fork and ("keep" in options or level in ("none", "static")):
+        raise Usage("--fork needs the proof of the import level at least", "Leave --keep and --tests out.")
     prove = None
-    if options.get("tests") != "none":
+    if level != "none":
         from verify.command import prover
 
-        prove = prover(store, options.get("tests", "auto"))
-    dry_run, keep = "dry-run" in options, "keep" in options
-    return commands.apply(tree, store, options.get("release"), dry_run, prove, keep)
+        prove = prover(level)
+    how = commands.How(options.get("release"), "dry-run" in options, prove, "keep" in options, fork)
+    return commands.apply(tree, store, how)
 
 
 def unapply(tree: str, store: Store, options: Options) -> Outcome:
@@ -79,7 +82,7 @@ VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, statu
 WITHOUT_TREE = ("releases", "lint")
 EVERYWHERE = ("json", "stacks=", "help")
 OPTIONS = {
-    "apply": ("release=", "dry-run", "tests=", "keep"),
+    "apply": ("release=", "dry-run", "tests=", "keep", "fork"),
     "verify": ("level=", "junit=", "html="),
 }
 LEVELS = ("auto", "hardware", "simulated", "import", "static")
@@ -131,7 +134,8 @@ def main(argv: list[str]) -> int:
             return write(sys.stdout, usage(name), Exit.DONE)
         outcome = VERBS[name](tree, Store(options.get("stacks", HERE)), options)
     except StackError as error:
-        outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None)
+        data = error.data
+        outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None, data=data)
     except KeyboardInterrupt:
         tip = "Either no part of the change is in, or all of it: apply.py status TREE tells which."
         outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted", tip, tree or None)

@@ -33,47 +33,79 @@ Prove = Callable[[Tree, Mapping[str, Entry], State, Plan], Proof]
 """Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
 
 
-def apply(root: str, store: Store, release: str | None, dry_run: bool, prove: Prove | None, keep: bool) -> Outcome:
+class How(NamedTuple):
+    """How to apply.
+
+    release: what the user believes the tree is. dry_run: plan, check and prove, but write nothing.
+    prove: None proves nothing but digests. keep: write the result even if the proof fails.
+    fork: apply to a tree that is no release, if every hunk has one exact place; needs a proof.
+    """
+
+    release: str | None = None
+    dry_run: bool = False
+    prove: Prove | None = None
+    keep: bool = False
+    fork: bool = False
+
+
+def apply(root: str, store: Store, how: How) -> Outcome:
     """Apply what is missing of the stack of the release that the tree is, whole or not at all.
 
-    release: what the user believes the tree is. prove: None proves nothing but digests.
-    keep: write the result even if the proof fails. Raises StackError; the tree is then as it was.
+    Raises StackError; the tree is then as it was.
     """
-    if release:
-        store.release(release)
+    if how.release:
+        store.release(how.release)
     with Tree(root) as tree:
-        if dry_run:
+        if how.dry_run:
             _check_not_interrupted(tree)
-            return _apply(tree, store, release, None, prove, keep)
+            return _apply(tree, store, how)
         with locked(tree) as have_lock:
             recover(tree, have_lock)
-            return _apply(tree, store, release, have_lock, prove, keep)
+            return _apply(tree, store, how)
 
 
-def _apply(
-    tree: Tree,
-    store: Store,
-    release: str | None,
-    have_lock: bool | None,
-    prove: Prove | None,
-    keep: bool,
-) -> Outcome:
+def _apply(tree: Tree, store: Store, how: How) -> Outcome:
     entries = tree.read_all(store.paths)
-    state = identify(store, entries, release)
+    state = identify(store, entries, how.release)
     if state.standing is Standing.FIXED:
         message = f"{tree.root}: {headline(state)}: nothing to do"
         return Outcome("apply", Exit.DONE, "fixed upstream", message, "", tree.root, state)
-    _gate(state, tree, release)
+    if state.standing in (Standing.DRIFTED, Standing.FORKED):
+        return _apply_to_fork(tree, store, entries, state, how)
+    _gate(state, tree, how.release)
     if state.standing is not Standing.APPLIED:
         _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
     plan = plan_apply(state, entries)
-    proof = prove(tree, entries, state, plan) if prove else None
-    if proof and not (proof.proven or keep):
+    proof = how.prove(tree, entries, state, plan) if how.prove else None
+    if proof and not (proof.proven or how.keep):
         message = f"{proof.message}\n{tree.root}: nothing was applied"
         return _unproven(proof, message, "not proven", tree, state)
-    if have_lock is not None:
+    if not how.dry_run:
         commit(tree, plan)
-    return _applied(tree, state, plan, have_lock is None, proof)
+    return _applied(tree, state, plan, how.dry_run, proof)
+
+
+def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state: State, how: How) -> Outcome:
+    from stack import fork_commands
+
+    if not how.fork and state.standing is Standing.DRIFTED:
+        raise fork_commands.drift_report(tree, store, entries, state)
+    planned = fork_commands.plan_for(tree, store, entries, state, how.release)
+    if not planned.plan.steps:
+        return fork_commands.outcome("apply", "already applied", tree, state, planned)
+    if not how.fork:
+        raise Refused(f"{tree.root}: {headline(state)}, but not all of it", f"apply.py apply --fork {tree.root}")
+    _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
+    assert how.prove is not None, "nothing is written into a fork without a proof"
+    proof = how.prove(tree, entries, state, planned.plan)
+    if not proof.proven:
+        message = f"{proof.message}\n{tree.root}: nothing was applied"
+        return _unproven(proof, message, "not proven", tree, state)
+    if not how.dry_run:
+        commit(tree, planned.plan)
+    name = "would apply to a fork" if how.dry_run else "applied to a fork"
+    done = fork_commands.outcome("apply", name, tree, state, planned, proof.message)
+    return done._replace(data={**done.data, **proof.data})
 
 
 def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None) -> Outcome:
@@ -104,6 +136,8 @@ def unapply(root: str, store: Store) -> Outcome:
         recover(tree, have_lock)
         entries = tree.read_all(store.paths)
         state = identify(store, entries)
+        if state.standing is Standing.FORKED:
+            return _unapply_from_fork(tree, entries, state)
         _gate(state, tree, None)
         if state.standing is not Standing.PRISTINE:
             _check_quilt(tree, entries, state, "quilt pop -a")
@@ -117,6 +151,15 @@ def unapply(root: str, store: Store) -> Outcome:
         state = state._replace(standing=Standing.PRISTINE, applied=0)
         claims = (_by_digest(state, "base"),)
         return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims)
+
+
+def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -> Outcome:
+    from stack import fork_commands
+
+    _check_quilt(tree, entries, state, "quilt pop -a")
+    planned = fork_commands.plan_back(tree, entries, state)
+    commit(tree, planned.plan)
+    return fork_commands.outcome("unapply", "unapplied from a fork", tree, state, planned)
 
 
 def status(root: str, store: Store) -> Outcome:

@@ -28,6 +28,9 @@ def examine(store: Store, found: Mapping[str, Found], wanted: str | None) -> Sta
         for state in states:
             if state.standing is standing:
                 return state
+    for state in sorted(states, key=lambda state: state.release is None or state.release.name != wanted):
+        if forked := _forked(state, found):
+            return forked
     closest = _closest(states, found, wanted)
     assert closest.release is not None
     files = tuple(
@@ -35,6 +38,29 @@ def examine(store: Store, found: Mapping[str, Found], wanted: str | None) -> Sta
         for evidence in closest.files
     )
     return _fixed_or_drifted(closest._replace(files=files), found)
+
+
+def _forked(state: State, found: Mapping[str, Found]) -> State | None:
+    """Return the state of a fork that has the stack in, or None."""
+    from stack.fork import recognise
+
+    release = state.release
+    assert release is not None
+    placed = recognise(release, found)
+    if placed is None:
+        return None
+    lines = {path: ", ".join(str(one.lines[0]) for one in placed if one.path == path) for path in release.paths}
+    files = tuple(
+        evidence._replace(
+            kind="patched fork", note=f"not pinned; the stack's hunks are in, at line {lines[evidence.path]}"
+        )
+        if lines[evidence.path]
+        else evidence
+        if evidence.spans
+        else evidence._replace(kind="edited", note="the fork's own: left out")
+        for evidence in state.files
+    )
+    return State(Standing.FORKED, release, 0, files, "not a pinned result: recovered from the bytes")
 
 
 def _fixed_or_drifted(state: State, found: Mapping[str, Found]) -> State:
@@ -90,7 +116,7 @@ def _explain(path: str, release: Release, lines: Mapping[str, Timeline], found: 
     if seen.entry.kind is not Kind.FILE:
         via = f" (through {seen.entry.via})" if seen.entry.via else ""
         return Evidence(path, (), seen.entry.kind.value, None, f"is a {seen.entry.kind.value}{via}")
-    if any(point.blob and same_bytes(seen, point) for point in points):
+    if any(point.blob is not None and same_bytes(seen, point) for point in points):
         bit = "has the executable bit" if seen.entry.executable else "lacks the executable bit"
         return Evidence(path, (), "executable bit", None, f"{bit} (mode {seen.entry.mode:04o})")
     if points[0].blob is None:

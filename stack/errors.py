@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 
 class Exit(IntEnum):
@@ -31,13 +33,17 @@ MEANING = {
 
 
 class StackError(Exception):
-    """A problem that the user can act on: what, where, and in `tip` what to do next."""
+    """A problem that the user can act on: what, where, and in `tip` what to do next.
+
+    data: what --json prints besides, such as a drift report.
+    """
 
     exit = Exit.REFUSED
 
-    def __init__(self, message: str, tip: str = "") -> None:
+    def __init__(self, message: str, tip: str = "", data: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.tip = tip
+        self.data = data or {}
 
 
 class Refused(StackError):

@@ -30,6 +30,8 @@ def headline(state: State) -> str:
         return f"{name}, mixed: its files are those of different steps of the series"
     if state.standing is Standing.DRIFTED:
         return f"no known release; closest is {name}"
+    if state.standing is Standing.FORKED:
+        return f"a fork of {name}, applied: the hunks of the stack are in its package"
     return f"{state.standing.value}: {state.note}"
 
 

@@ -55,9 +55,10 @@ def plan_unapply(state: State, entries: Mapping[str, Entry]) -> Plan:
     changes = [patch.files for patch in reversed(release.patches[: state.applied])]
     after = _images(release, entries, changes, reverse=True)
     _check_pins(after, release, release.base, "base")
-    goes = any(image is None for image in after.values())
+    steps = _steps(entries, after)
+    goes = any(step.after is None for step in steps)
     kept = release.about["directories"] if goes else ()
-    return Plan(_steps(entries, after), frozenset(kept))
+    return Plan(steps, frozenset(kept))
 
 
 def _release(state: State) -> Release:

@@ -26,6 +26,7 @@ class Standing(str, Enum):
     APPLIED = "applied"
     PARTLY = "partly applied"
     MIXED = "mixed"
+    FORKED = "applied to a fork"
     FIXED = "fixed upstream"
     DRIFTED = "drifted"
     OTHER = "not torch_musa"
@@ -115,5 +116,5 @@ def _evidence(path: str, points: tuple[Point, ...], spans: Spans, total: int) ->
     if spans[-1][1] == total:
         return Evidence(path, spans, "patched" if spans[0][0] else "as released")
     if spans[0][0] == 0:
-        return Evidence(path, spans, "as released" if points[0].blob else "absent, as released")
+        return Evidence(path, spans, "as released" if points[0].blob is not None else "absent, as released")
     return Evidence(path, spans, f"after patch {spans[0][0]} of {total}")

@@ -94,7 +94,8 @@ class Release:
 
     @cached_property
     def fingerprint(self) -> Mapping[str, Any]:
-        """fingerprint.json: size, sha256, git_blob and line digests of each file of the base."""
+        """fingerprint.json: size, sha256, git_blob and line digests of each file of the base, and
+        `result`: sha256 and git_blob after the stack, null for a file that goes."""
         prints = self._json("fingerprint.json")
         for path, entry in prints.items():
             lines = entry.get("lines") if isinstance(entry, dict) else None

@@ -15,11 +15,14 @@ from stack.patch import ABSENT, FileChange
 from stack.store import Release
 from stack.tree import Entry, Kind
 
+UNNAMED = ""
+
 
 class Point(NamedTuple):
     """A file during the steps first..last; blob is None where it is absent.
 
-    sha256 is None where no pin names the bytes."""
+    blob is UNNAMED where only patches without an index line, which change a mode alone, have touched
+    the file; its pin then tells the bytes. sha256 is None where no pin names the bytes."""
 
     first: int
     last: int
@@ -64,7 +67,8 @@ def timeline(release: Release) -> Timeline:
             points = history.setdefault(change.path, [])
             if not points:
                 pin = release.base.get(change.path)
-                points.append(Point(0, total, change.old_blob, change.old_mode == 0o755, pin))
+                blob = UNNAMED if change.old_blob is None else change.old_blob
+                points.append(Point(0, total, blob, change.old_mode == 0o755, pin))
             before = points.pop()
             _check_chain(before, change, patch.name)
             points.append(before._replace(last=step - 1))
@@ -79,19 +83,19 @@ def timeline(release: Release) -> Timeline:
 
 def _check_chain(before: Point, change: FileChange, name: str) -> None:
     absent = before.blob in (None, ABSENT)
-    if (
-        absent != (change.old_mode is None)
-        or not absent
-        and (change.old_blob not in (None, before.blob) or before.executable != (change.old_mode == 0o755))
-    ):
+    same = before.blob == UNNAMED or change.old_blob in (None, before.blob)
+    same = same and before.executable == (change.old_mode == 0o755)
+    if absent != (change.old_mode is None) or not (absent or same):
         raise Malformed(f"{name}: {change.path}: does not start from what the patches before it leave")
 
 
 def _point_after(before: Point, change: FileChange, step: int, total: int) -> Point:
     if change.new_mode is None:
         return Point(step, total, None, False, None)
-    blob = change.new_blob or before.blob
-    return Point(step, total, blob, change.new_mode == 0o755, None)
+    executable = change.new_mode == 0o755
+    if change.new_blob is None:
+        return before._replace(first=step, last=total, executable=executable)
+    return Point(step, total, change.new_blob, executable, None)
 
 
 def _check_pinned(release: Release, history: Mapping[str, list[Point]]) -> None:
@@ -117,7 +121,8 @@ def same_bytes(found: Found, point: Point) -> bool:
     """Whether the bytes found are those of this point; absent is the same as absent."""
     if point.blob is None:
         return found.entry.kind is Kind.ABSENT
-    return found.blob == point.blob and point.sha256 in (None, found.sha256)
+    known = found.blob == point.blob or found.blob is not None and point.blob == UNNAMED
+    return known and point.sha256 in (None, found.sha256)
 
 
 def common_steps(spans: Iterable[Spans]) -> Spans:

@@ -145,7 +145,7 @@ def _read(descriptor: int, size: int) -> bytes | None:
     """Return the whole file, or None when it is larger than LARGEST."""
     blocks: list[bytes] = []
     have = 0
-    while have <= LARGEST:
+    while have <= LARGEST and size <= LARGEST:
         block = os.read(descriptor, max(size - have, 0) + 65536)
         if not block:
             return b"".join(blocks)

@@ -11,6 +11,7 @@ HELP = {
     "dry-run": ("", "plan and check, write nothing"),
     "tests=": ("LEVEL", "what to prove before writing: auto (default), none, or as --level"),
     "keep": ("", "write the result although the proof failed; the exit code is still 5"),
+    "fork": ("", "apply to a tree that is no release, where every hunk has one exact place"),
     "level=": ("LEVEL", "static, import, simulated, hardware; auto (default) is the highest here"),
     "junit=": ("FILE", "write the report as JUnit XML too"),
     "html=": ("FILE", "write the report as one HTML page too"),

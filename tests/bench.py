@@ -7,6 +7,7 @@ the ratios within a round. Nothing here is a test: a time depends on the machine
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import statistics
@@ -44,6 +45,7 @@ class Command(NamedTuple):
 def seconds(command: Command) -> float:
     """Reset, run once, and return how long the whole command took; raise SystemExit when it failed."""
     command.reset()
+    os.sync()  # what the reset wrote must not be paid for by the first command that makes its own writes durable
     begun = time.perf_counter()
     done = subprocess.run(
         command.argv, cwd=command.cwd, env=command.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

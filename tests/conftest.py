@@ -85,7 +85,7 @@ def _command(args: tuple[object, ...]) -> list[str]:
     words = [str(arg) for arg in args]
     takes_tree = words and not words[0].startswith("-") and words[0] not in ("releases", "lint")
     stacks = ["--stacks", str(STACKS)] if takes_tree and "--stacks" not in words else []
-    return [sys.executable, str(ROOT / "apply.py"), *words, *stacks]
+    return [sys.executable, str(ROOT / "apply.py"), *words[:1], *stacks, *words[1:]]
 
 
 @pytest.fixture

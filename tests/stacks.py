@@ -73,7 +73,7 @@ def _write_data(folder: Path, base: Path, result: Path, touched: Iterable[str]) 
     for name, images in (("base", before), ("result", after)):
         pins = {path: sha256(data) for path, data in images.items()}
         (folder / f"{name}.sha256").write_bytes(format_pins(pins))
-    prints = {path: fingerprint(data) for path, data in before.items()}
+    prints = {path: fingerprint(data, after.get(path)) for path, data in before.items()}
     (folder / "fingerprint.json").write_text(json.dumps(prints))
     above = {str(above) for path in set(after) - set(before) for above in Path(path).parents} - {"."}
     about = {"upstream_commit": "0" * 40, "torch": "2.7.1", "fixed_in": "9"}
@@ -81,7 +81,9 @@ def _write_data(folder: Path, base: Path, result: Path, touched: Iterable[str]) 
     (folder / "release.json").write_text(json.dumps(about))
 
 
-def fingerprint(data: bytes) -> dict[str, object]:
-    """Return the entry of fingerprint.json for a file."""
+def fingerprint(data: bytes, after: bytes | None) -> dict[str, object]:
+    """Return the entry of fingerprint.json for a file, which the stack leaves as `after`."""
     lines = [line_digest(line) for line in split_lines(data)]
-    return {"size": len(data), "sha256": sha256(data), "git_blob": git_blob(data), "lines": lines}
+    result = None if after is None else {"sha256": sha256(after), "git_blob": git_blob(after)}
+    digests = {"sha256": sha256(data), "git_blob": git_blob(data)}
+    return {"size": len(data), **digests, "result": result, "lines": lines}

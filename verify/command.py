@@ -15,9 +15,21 @@ from stack.plan import Plan
 from stack.state import Standing, State, identify
 from stack.store import Store
 from stack.tree import Entry, Tree
+from verify.finding import Level
 from verify.ladder import climb, terminal_progress
-from verify.report.record import LEVELS, MEANS, Report, at, conclusion, not_established, standing, tally, verdict
-from verify.subject import subject_of_plan, subject_of_tree
+from verify.report.record import (
+    LEVELS,
+    MEANS,
+    Report,
+    at,
+    conclusion,
+    not_established,
+    standing,
+    tally,
+    verdict,
+)
+from verify.report.record import Standing as Rung
+from verify.subject import subject_of_fork, subject_of_plan, subject_of_tree
 
 
 def verify(root: str, store: Store, level: str, options: Mapping[str, str]) -> Outcome:
@@ -36,20 +48,38 @@ def verify(root: str, store: Store, level: str, options: Mapping[str, str]) -> O
     return _outcome(root, state, report)
 
 
-def prover(store: Store, level: str) -> Prove:
-    """Return the proof of a plan's result at a level, for stack.commands.apply."""
+def prover(level: str) -> Prove:
+    """Return the proof of a plan's result at a level, for stack.commands.apply.
+
+    A fork has no pins that its result must have, so there the defect must show first, and be gone in the result.
+    """
 
     def prove(tree: Tree, entries: Mapping[str, Entry], state: State, plan: Plan) -> Proof:
-        from verify.report.as_json import to_json
-        from verify.report.text import to_text
-
-        subject = subject_of_plan(Path(tree.root), state, entries, plan)
+        root = Path(tree.root)
+        if state.standing is Standing.DRIFTED:
+            red = climb(
+                subject_of_fork(root, state, entries, None), Level.IMPORT.value, sys.executable, terminal_progress()
+            )
+            if any(standing(red, rung) is not Rung.REFUTED for rung in (Level.STATIC, Level.IMPORT)):
+                return _proof(
+                    red, False, "the defect does not show in the tree as it stands: this is not the fix for it"
+                )
+        if state.standing in (Standing.DRIFTED, Standing.FORKED):
+            subject = subject_of_fork(root, state, entries, plan)
+        else:
+            subject = subject_of_plan(root, state, entries, plan)
         report = climb(subject, level, sys.executable, terminal_progress())
-        proven = verdict(report)
-        message = summary(report) if proven else to_text(report).rstrip()
-        return Proof(proven, message, {"report": to_json(report)})
+        return _proof(report, verdict(report), "")
 
     return prove
+
+
+def _proof(report: Report, proven: bool, why: str) -> Proof:
+    from verify.report.as_json import to_json
+    from verify.report.text import to_text
+
+    message = summary(report) if proven else "\n".join(filter(None, [to_text(report).rstrip(), why]))
+    return Proof(proven, message, {"report": to_json(report)})
 
 
 def scan_command(root: str) -> Outcome:

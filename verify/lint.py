@@ -18,7 +18,7 @@ from stack.header import slug
 from stack.outcome import Outcome
 from stack.patch import FileChange, Patch
 from stack.store import Release, Store
-from stack.timeline import timeline
+from stack.timeline import UNNAMED, Point, timeline
 from verify.lint_header import HEADER_RULES, check_header
 
 RULES = {
@@ -36,6 +36,7 @@ RULES = {
     "pins-grammar": "pins are lines of sha256sum, sorted, with paths inside the tree",
     "pins-chain": "blob ids lead from base to result, and the pins name the same files",
     "pins-base": "base.sha256, the patches' blob ids and fingerprint.json agree on the base",
+    "pins-result": "result.sha256, the patches' blob ids and fingerprint.json agree on the result",
     "pins-new": "result.sha256 and the blob id of a new file are those of its bytes",
     "directories": "the folder of a new file is in release.json, or holds a pinned file",
     **HEADER_RULES,
@@ -203,9 +204,21 @@ def _chain(release: Release) -> Iterator[Problem]:
         return
     for path, pin in release.base.items():
         known = release.fingerprint.get(path, {})
-        if known.get("sha256") != pin or known.get("git_blob") != points[path][0].blob:
+        blob = points[path][0].blob
+        if known.get("sha256") != pin or blob not in (UNNAMED, known.get("git_blob")):
             yield Problem("pins-base", f"{release.label}/fingerprint.json", f"{path}: digests differ")
+        if not _same_result(known.get("result"), points[path][-1]):
+            yield Problem("pins-result", f"{release.label}/fingerprint.json", f"{path}: digests of the result differ")
     yield from _positions(release)
+
+
+def _same_result(known: object, last: Point) -> bool:
+    """Whether `result` of a fingerprint, null for a file that goes, is the last point of the timeline.
+
+    Line digests cannot tell the digest of a changed file: an edited result would pass without this."""
+    if not isinstance(known, dict):
+        return known is None and last.blob is None
+    return known.get("sha256") == last.sha256 and last.blob in (UNNAMED, known.get("git_blob"))
 
 
 def _positions(release: Release) -> Iterator[Problem]:

@@ -95,7 +95,7 @@ def _dates(header: Header) -> Iterator[tuple[str, str]]:
         written = parsedate_to_datetime(header.date)
         if written.tzinfo is None or written > tomorrow:
             yield "header-date", f"Date {header.date!r} has no zone, or lies in the future"
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         yield "header-date", f"Date {header.date!r} is not a mail date"
     try:
         updated = date.fromisoformat(dict(header.fields).get("Last-Update", ""))

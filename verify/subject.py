@@ -46,13 +46,23 @@ class Subject(NamedTuple):
 def subject_of_tree(root: Path, store: Store, state: State, entries: Mapping[str, Entry]) -> Subject:
     """Return the subject for a tree as it stands."""
     if state.standing not in PINNED:
-        return _unpinned(root, store, state, entries)
+        return _unpinned(root, state._replace(release=state.release or store.releases[-1]), entries)
     return _pinned(root, state, entries, _now(entries))
 
 
 def subject_of_plan(root: Path, state: State, entries: Mapping[str, Entry], plan: Plan) -> Subject:
     """Return the subject for what a plan would make of a pinned tree."""
     return _pinned(root, state, entries, _after(entries, plan))
+
+
+def subject_of_fork(root: Path, state: State, entries: Mapping[str, Entry], plan: Plan | None) -> Subject:
+    """Return the subject for what a plan would make of a fork, or without a plan for the fork as it stands."""
+    base = _unpinned(root, state, entries)
+    if plan is None:
+        return base
+    release = state.release.name if state.release else ""
+    identity = f"a fork of {release}: not a pinned result"
+    return base._replace(identity=identity, files=_after(entries, plan), unpatched=_now(entries))
 
 
 def _now(entries: Mapping[str, Entry]) -> dict[str, bytes | None]:
@@ -74,9 +84,10 @@ def _pinned(root: Path, state: State, entries: Mapping[str, Entry], files: Image
     return Subject(root, headline(state), files, unpatched, tests, red, ())
 
 
-def _unpinned(root: Path, store: Store, state: State, entries: Mapping[str, Entry]) -> Subject:
+def _unpinned(root: Path, state: State, entries: Mapping[str, Entry]) -> Subject:
     """Return the subject for a fork, another release or a fixed tree: the carried tests as far as they can be had."""
-    release = state.release or store.releases[-1]
+    release = state.release
+    assert release is not None
     steps = {evidence.path: evidence.spans[0][0] for evidence in state.files if evidence.spans}
     tests: dict[str, bytes] = {}
     red: list[str] = []

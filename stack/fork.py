@@ -1,0 +1,265 @@
+"""A fork: a tree whose own edits stand around the hunks. Placed exactly and uniquely, or not at all.
+
+The file that the fix was reasoned about, core/_lazy_init.py, must still be the pinned one. In every other file of the
+package each hunk must match, byte for byte, at one place and no other, in the order of the patch, and must be found
+again as uniquely on the way back: what was applied is recovered from the bytes. Test files that a fork has edited or
+removed are left out, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from stack.digest import split_lines
+from stack.errors import Refused
+from stack.hunk import apply_hunks, places, side
+from stack.patch import FileChange
+from stack.plan import File, Plan, Step, change_file
+from stack.state import LAZY_INIT
+from stack.store import Release
+from stack.timeline import Found, spans_of, timeline
+from stack.tree import Entry, Kind
+
+TESTS = "tests/"
+# Lines of the file around the most likely place that are looked at for what the fork has put between or taken out.
+_AROUND = 3
+
+
+class Placement(NamedTuple):
+    """Where one hunk would go.
+
+    kind: "unique", "changed" (its context is not there), "ambiguous", "out of order", or "in already".
+    lines: the places found (1-based), for a changed one the place that is most like it.
+    differing: for a changed one, the lines that differ there: what the patch expects, what the file has.
+    """
+
+    patch: str
+    path: str
+    number: int
+    stated: int
+    kind: str
+    lines: tuple[int, ...]
+    differing: tuple[tuple[str, str], ...] = ()
+
+
+class ForkPlan(NamedTuple):
+    """A plan for a fork: where the hunks go, and the test files that stay as they are, with the reason."""
+
+    release: Release
+    plan: Plan
+    placements: tuple[Placement, ...]
+    left_out: tuple[str, ...]
+
+
+def plan_fork(
+    release: Release, found: Mapping[str, Found], has_folder: Callable[[str], bool], reverse: bool
+) -> ForkPlan | tuple[Placement, ...]:
+    """Plan the stack of a release on a fork, or the way back; where a hunk has no place, return the placements instead.
+
+    has_folder: whether a directory is there, by path. Raises Refused where a file of the package cannot be placed into
+    at all, core/_lazy_init.py first of all.
+    """
+    points = timeline(release)
+    images: dict[str, File | None] = {}
+    placed: list[Placement] = []
+    left_out: list[str] = []
+    for path in release.paths:
+        entry = found[path].entry
+        image = File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
+        changes = _changes(release, path)
+        spans = spans_of(found[path], points[path])
+        if spans and _would_need_folder(path, image, reverse, has_folder):
+            left_out.append(f"{path}: this tree has no directory for it")
+        elif spans:
+            images[path] = _fold(image, changes, spans[0][0], reverse, path)
+        elif path.startswith(TESTS):
+            left_out.append(f"{path}: {_why_left(entry)}")
+        elif path == LAZY_INIT or image is None:
+            raise Refused(f"{path}: is not the pinned file of {release.name}")
+        else:
+            placements, after = place(release, path, image.data, reverse)
+            placed += placements
+            images[path] = File(after, image.executable) if after is not None else None
+    if any(one.kind not in ("unique", "in already") for one in placed):
+        return tuple(placed)
+    plan = Plan(_steps(found, images), frozenset(release.about["directories"]))
+    return ForkPlan(release, plan, tuple(placed), tuple(left_out))
+
+
+def _changes(release: Release, path: str) -> list[tuple[str, FileChange | None]]:
+    """Return what each patch of the series does to one file, with the patch's name."""
+    return [
+        (patch.name, next((change for change in patch.files if change.path == path), None)) for patch in release.patches
+    ]
+
+
+def _would_need_folder(path: str, image: File | None, reverse: bool, has_folder: Callable[[str], bool]) -> bool:
+    return image is None and not reverse and not has_folder(path.rpartition("/")[0])
+
+
+def _why_left(entry: Entry) -> str:
+    return "edited in this tree" if entry.kind is Kind.FILE else f"{entry.kind.value} in this tree"
+
+
+def _fold(
+    image: File | None, changes: Sequence[tuple[str, FileChange | None]], step: int, reverse: bool, path: str
+) -> File | None:
+    """Return a pinned file after the changes that are still to come, or before those that are in."""
+    todo = reversed(changes[:step]) if reverse else iter(changes[step:])
+    for name, change in todo:
+        if change is not None:
+            image = change_file(image, change, reverse, f"{name}: {path}")
+    return image
+
+
+def _steps(found: Mapping[str, Found], images: Mapping[str, File | None]) -> tuple[Step, ...]:
+    def now(path: str) -> File | None:
+        entry = found[path].entry
+        return File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
+
+    return tuple(Step(path, found[path].entry, image) for path, image in sorted(images.items()) if image != now(path))
+
+
+def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list[Placement], bytes | None]:
+    """Place every hunk of the series in one file; return the placements, and the result if all have their place.
+
+    A hunk that is in already changes nothing. The result is returned only if the way back leads to `data` again.
+    """
+    lines = split_lines(data)
+    placed: list[Placement] = []
+    changes = [(name, change) for name, change in _changes(release, path) if change is not None]
+    for name, change in reversed(changes) if reverse else changes:
+        here = _place_change(name, change, lines, reverse)
+        placed += here
+        if any(one.kind not in ("unique", "in already") for one in here):
+            return placed, None
+        lines = _moved(change, here, lines, reverse)
+    after = b"".join(lines)
+    if after != data and not _leads_back(changes, data, after, reverse):
+        placed[-1] = placed[-1]._replace(kind="ambiguous")
+        return placed, None
+    return placed, after
+
+
+def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse: bool) -> list[Placement]:
+    placed: list[Placement] = []
+    end = 0
+    for number, hunk in enumerate(change.hunks, 1):
+        stated, want, put = side(hunk, reverse)
+        at = places(lines, want)
+        kind = "unique"
+        differing: tuple[tuple[str, str], ...] = ()
+        if len(at) > 1:
+            kind = "ambiguous"
+        elif at and at[0] <= end:
+            kind = "out of order"
+        elif not at and len(places(lines, put)) == 1:
+            kind, at = "in already", places(lines, put)
+        elif not at:
+            kind = "changed"
+            at, differing = _most_like(lines, want, stated)
+        end = at[0] + len(want) - 1 if kind == "unique" else end
+        placed.append(Placement(name, change.path, number, stated, kind, tuple(at), differing))
+    return placed
+
+
+def _moved(change: FileChange, placed: Sequence[Placement], lines: Sequence[bytes], reverse: bool) -> list[bytes]:
+    """Return the lines after the hunks that have a place, each moved to its own."""
+    hunks = [
+        hunk._replace(new=one.lines[0]) if reverse else hunk._replace(old=one.lines[0])
+        for hunk, one in zip(change.hunks, placed, strict=True)
+        if one.kind == "unique"
+    ]
+    return apply_hunks(lines, hunks, reverse, change.path)
+
+
+def _leads_back(changes: Sequence[tuple[str, FileChange]], data: bytes, after: bytes, reverse: bool) -> bool:
+    """Whether the opposite direction finds each hunk again at one place, and gives the same bytes."""
+    lines = split_lines(after)
+    for name, change in changes if reverse else reversed(changes):
+        back = _place_change(name, change, lines, not reverse)
+        if any(one.kind != "unique" for one in back):
+            return False
+        lines = _moved(change, back, lines, not reverse)
+    return b"".join(lines) == data
+
+
+def _most_like(
+    lines: Sequence[bytes], want: Sequence[bytes], stated: int
+) -> tuple[list[int], tuple[tuple[str, str], ...]]:
+    """Return the place with most of the wanted lines, nearest to the stated one, and what differs there."""
+    wanted = set(want) - {b"\n"}
+    near = [at for at, line in enumerate(lines, 1) if line in wanted]
+    starts = sorted({max(1, at - offset) for at in near[:1000] for offset in range(len(want))})
+
+    def likeness(start: int) -> tuple[int, int]:
+        same = sum(a == b for a, b in zip(lines[start - 1 :], want, strict=False))
+        return same, -abs(start - stated)
+
+    if not starts:
+        return [], ()
+    best = max(starts, key=likeness)
+    return [best], tuple(_differing(want, lines[max(0, best - 1 - _AROUND) : best - 1 + len(want) + _AROUND]))
+
+
+def _differing(want: Sequence[bytes], here: Sequence[bytes]) -> Iterator[tuple[str, str]]:
+    """Yield the lines that differ, aligned: what the patch expects, what the file has there."""
+    from difflib import SequenceMatcher
+
+    for kind, first, last, start, end in SequenceMatcher(None, want, here, autojunk=False).get_opcodes():
+        if kind != "equal" and (kind != "insert" or 0 < first < len(want)):
+            for expected, found in zip_longest(want[first:last], here[start:end], fillvalue=b""):
+                yield _show(expected), _show(found)
+
+
+def _show(line: bytes) -> str:
+    return line.decode("utf-8", "backslashreplace").rstrip("\n")
+
+
+def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, ...] | None:
+    """Return the places at which the stack's hunks are in the package of a fork, or None where the fix is not in.
+
+    In the files of the first patch, the fix itself, every hunk must be found at one place, and the file without them
+    must take them there again; or the file is the pinned one of a later step.
+    """
+    points = timeline(release)
+    fix = {change.path for change in release.patches[0].files}
+    placed: list[Placement] = []
+    for path in release.paths:
+        spans = spans_of(found[path], points[path])
+        entry = found[path].entry
+        if path.startswith(TESTS):
+            continue
+        if spans:
+            if path in fix and spans[0][0] == 0:
+                return None
+        elif path == LAZY_INIT or entry.kind is not Kind.FILE:
+            return None
+        else:
+            placements, before = place(release, path, entry.data, reverse=True)
+            if before is None or any(one.kind != "unique" for one in placements):
+                return None
+            placed += placements
+    return tuple(placed)
+
+
+def describe(placement: Placement) -> list[str]:
+    """Return a placement as lines for people."""
+    name = placement.patch.rsplit("/", 1)[-1]
+    at = ", ".join(map(str, placement.lines))
+    what = {
+        "unique": f"matches exactly at line {at} and nowhere else (stated: line {placement.stated})",
+        "ambiguous": f"matches at several places, or could not be found again: lines {at}",
+        "out of order": f"matches at line {at}, before the hunk that stands before it in the patch",
+        "in already": f"is in already, at line {at}",
+        "changed": f"does not match: its context changed; most like it at line {at or 'none'}",
+    }[placement.kind]
+    lines = [f"{placement.path}: {name}, hunk {placement.number} {what}"]
+    if placement.differing:
+        width = max(len(expected) for expected, _ in placement.differing)
+        width = min(max(width, len("expected")), 60)
+        lines.append(f"  {'expected':<{width}} | found")
+        lines += [f"  {expected[:width]:<{width}} | {found[:60]}" for expected, found in placement.differing[:12]]
+    return lines

@@ -1,0 +1,271 @@
+"""Forks: placed exactly and uniquely and proven, or refused with a report that says where and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stack.digest import split_lines
+from stack.fork import place, recognise
+from stack.store import Release, Store
+from stack.timeline import measure
+from stack.tree import Tree
+from tests.runtime_helpers import INIT, LAZY, SPECIMEN, edit, snapshot, unpatched
+
+ROOT = Path(__file__).parents[1]
+STACKS = SPECIMEN.parent / "stacks"
+FLAG_TEST = "tests/unittest/standalone/test_lazy_init.py"
+NEW_TEST = "tests/unittest/core/test_checkpoint.py"
+BLOCK_ABOVE = "from .core.memory import *\n"
+
+
+def cli(*words: str) -> tuple[int, str, str]:
+    """Run apply.py with the specimen's stacks; return exit code, stdout and stderr."""
+    command = [sys.executable, str(ROOT / "apply.py"), words[0], f"--stacks={STACKS}", *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def release() -> Release:
+    return Store(str(STACKS)).release("2.7.1+specimen")
+
+
+def lines_above(tree: Path) -> None:
+    text = (tree / INIT).read_text()
+    (tree / INIT).write_text(text.replace("import torch\n", "import torch\n" + "# ours\n" * 30, 1))
+
+
+def other_edit_below(tree: Path) -> None:
+    (tree / INIT).write_text((tree / INIT).read_text() + "\n\nOURS = True\n")
+
+
+def crlf_elsewhere_mode_kept(tree: Path) -> None:
+    other_edit_below(tree)
+    (tree / INIT).chmod(0o755)
+
+
+FITS: dict[str, Callable[[Path], None]] = {
+    "thirty-lines-above": lines_above,
+    "edit-below": other_edit_below,
+    "executable": crlf_elsewhere_mode_kept,
+}
+
+
+@pytest.mark.parametrize("drift", FITS.values(), ids=FITS.keys())
+def test_applies_proves_and_undoes_where_every_hunk_has_one_place(
+    tmp_path: Path, drift: Callable[[Path], None]
+) -> None:
+    tree = unpatched(tmp_path / "tree")
+    drift(tree)
+    before, mode = snapshot(tree), (tree / INIT).stat().st_mode
+    code, _, error = cli("apply", str(tree))
+    assert (code, "Every hunk has one exact place: apply.py apply --fork" in error) == (1, True)
+    assert snapshot(tree) == before
+
+    code, out, _ = cli("apply", "--fork", "--tests=import", str(tree))
+    assert code == 0, out
+    assert "fork: not a pinned result; proven by:" in out
+    assert "import: proven" in out
+    assert (tree / INIT).stat().st_mode == mode
+    code, out, _ = cli("status", str(tree))
+    assert "a fork of 2.7.1+specimen, applied" in out
+    code, out, _ = cli("apply", str(tree))
+    assert (code, "already so" in out) == (0, True)
+    code, out, _ = cli("unapply", str(tree))
+    assert code == 0
+    assert snapshot(tree) == before
+    assert (tree / INIT).stat().st_mode == mode
+
+
+def context_changed(tree: Path) -> str:
+    edit(tree, INIT, [(BLOCK_ABOVE, "from .core.memory import *  # ours\n")])
+    return "most like it at line 106"
+
+
+def name_dropped(tree: Path) -> str:
+    edit(tree, INIT, [("    _lazy_call,\n", "")])
+    return "_lazy_call, |"
+
+
+def comment_in_the_block(tree: Path) -> str:
+    edit(tree, INIT, [("    _lazy_call,\n", "    # ours\n    _lazy_call,\n")])
+    return "| " + "    # ours"
+
+
+def names_reordered(tree: Path) -> str:
+    edit(tree, INIT, [("    _lazy_init,\n    _lazy_call,\n", "    _lazy_call,\n    _lazy_init,\n")])
+    return "its context changed"
+
+
+def twice(tree: Path) -> str:
+    text = (tree / INIT).read_text()
+    block = "".join(line.decode() for line in split_lines(text.encode())[105:119])
+    (tree / INIT).write_text(text + "\n" + block)
+    return "matches at several places"
+
+
+NO_PLACE = {
+    "context": context_changed,
+    "name-dropped": name_dropped,
+    "comment": comment_in_the_block,
+    "reordered": names_reordered,
+    "ambiguous": twice,
+}
+
+
+@pytest.mark.parametrize("drift", NO_PLACE.values(), ids=NO_PLACE.keys())
+def test_refuses_where_a_hunk_has_no_one_place(tmp_path: Path, drift: Callable[[Path], str]) -> None:
+    tree = unpatched(tmp_path / "tree")
+    expected = drift(tree)
+    before = snapshot(tree)
+    for words in (["apply"], ["apply", "--fork"]):
+        code, _, error = cli(*words, str(tree))
+        assert code == 1
+        assert expected in error
+        assert "apply.py port" in error
+        assert snapshot(tree) == before
+
+
+@pytest.mark.parametrize("words", [["apply"], ["apply", "--fork"]], ids=["plain", "fork"])
+def test_another_lazy_init_is_refused_in_any_case(tmp_path: Path, words: list[str]) -> None:
+    tree = unpatched(tmp_path / "tree")
+    edit(tree, LAZY, [("_initialized = False\n", "_initialized = None\n")])
+    code, _, error = cli(*words, str(tree))
+    assert code == 1
+    assert f"{LAZY} differs from line" in error
+    assert "git history does not have the pinned file" in error
+
+
+def git(tree: Path, *words: str) -> None:
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=tree, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("_initialized = False\n", "_initialized = None\n"), "+_initialized = None"),
+        (("_initialized = False\n", "_initialized = False  # ours\n"), "it means the same as the pinned file"),
+        (("_initialized = False\n", "_initialized = (\n"), "it cannot be read as Python"),
+    ],
+    ids=["meaning", "comment", "broken"],
+)
+def test_git_history_tells_what_differs_in_meaning(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+    tree = unpatched(tmp_path / "tree")
+    git(tree, "init", "-q")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "base")
+    edit(tree, LAZY, [change])
+    code, _, error = cli("apply", "--fork", str(tree))
+    assert code == 1
+    assert expected in error
+
+
+def test_an_enclosing_repository_is_not_the_trees_history(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    tree = unpatched(tmp_path / "tree")
+    git(tmp_path, "add", "-A")
+    edit(tree, LAZY, [("_initialized = False\n", "_initialized = None\n")])
+    _, _, error = cli("apply", str(tree))
+    assert "git history does not have the pinned file" in error
+
+
+LEFT_OUT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "edited": (lambda tree: (tree / FLAG_TEST).write_text("# ours\n"), f"left out: {FLAG_TEST}: edited in this tree"),
+    "removed": (lambda tree: (tree / FLAG_TEST).unlink(), f"left out: {FLAG_TEST}: absent in this tree"),
+    "in-the-way": (lambda tree: (tree / NEW_TEST).write_text("# ours\n"), f"left out: {NEW_TEST}: edited"),
+    "no-tests-at-all": (
+        lambda tree: subprocess.run(["rm", "-r", str(tree / "tests")], check=True),
+        f"left out: {NEW_TEST}: this tree has no directory for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT.values(), ids=LEFT_OUT.keys())
+def test_a_forks_own_tests_are_left_out_and_said_to_be(
+    tmp_path: Path, case: tuple[Callable[[Path], object], str]
+) -> None:
+    tree = unpatched(tmp_path / "tree")
+    case[0](tree)
+    before = snapshot(tree)
+    code, out, error = cli("apply", "--fork", "--tests=import", str(tree))
+    assert code == 0, out + error
+    assert case[1] in out
+    code, out, _ = cli("apply", "--fork", "--tests=import", str(tree))
+    assert (code, "already so" in out) == (0, True)
+    code, out, _ = cli("unapply", str(tree))
+    assert code == 0
+    assert snapshot(tree) == before
+
+
+def test_nothing_is_written_that_the_proof_does_not_turn_green(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    (tree / INIT).write_text((tree / INIT).read_text() + "\n\n_initialized = False\n")
+    before = snapshot(tree)
+    code, out, _ = cli("apply", "--fork", "--tests=import", str(tree))
+    assert code == 5
+    assert "nothing was applied" in out
+    assert snapshot(tree) == before
+
+
+@pytest.mark.parametrize("option", ["--tests=none", "--tests=static", "--keep"])
+def test_a_fork_needs_its_proof(tmp_path: Path, option: str) -> None:
+    tree = unpatched(tmp_path / "tree")
+    lines_above(tree)
+    code, _, error = cli("apply", "--fork", option, str(tree))
+    assert (code, "--fork needs the proof" in error) == (2, True)
+
+
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    lines_above(tree)
+    before = snapshot(tree)
+    code, out, _ = cli("apply", "--fork", "--dry-run", "--tests=import", str(tree))
+    assert (code, "would apply to a fork" in out) == (0, True)
+    assert snapshot(tree) == before
+
+
+def test_json_has_every_placement(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    context_changed(tree)
+    code, out, _ = cli("apply", "--json", str(tree))
+    (placement,) = json.loads(out)["data"]["placements"]
+    assert code == 1
+    assert (placement["kind"], placement["path"], placement["stated"]) == ("changed", INIT, 106)
+    assert placement["differing"] == [["from .core.memory import *", "from .core.memory import *  # ours"]]
+
+
+def test_two_equal_blocks_that_swapped_are_never_guessed(tmp_path: Path) -> None:
+    """Zero offset proves nothing: with the block there twice, even the stated line is no evidence."""
+    data = (SPECIMEN / INIT).read_bytes()
+    lines = split_lines(data)
+    placements, after = place(release(), INIT, data + b"\n" + b"".join(lines[105:119]), reverse=False)
+    assert [one.kind for one in placements] == ["ambiguous"]
+    assert after is None
+
+
+def test_a_result_that_could_not_be_undone_is_no_place(tmp_path: Path) -> None:
+    """The post-image stands in the fork already, elsewhere: after applying, the way back would be ambiguous."""
+    data = (SPECIMEN / INIT).read_bytes()
+    hunk = release().patches[0].files[0].hunks[0]
+    placements, after = place(release(), INIT, data + b"if False:\n    pass\n" + b"".join(hunk.after), reverse=False)
+    assert after is None
+    assert placements[-1].kind == "ambiguous"
+
+
+def test_recognises_only_a_fork_that_has_the_hunks(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    lines_above(tree)
+    with Tree(str(tree)) as opened:
+        assert recognise(release(), measure(opened.read_all(release().paths))) is None
+    assert cli("apply", "--fork", "--tests=import", str(tree))[0] == 0
+    with Tree(str(tree)) as opened:
+        (placement,) = recognise(release(), measure(opened.read_all(release().paths))) or ()
+    assert placement.lines == (136,)
+    assert os.path.basename(placement.patch) == "0001-forward-the-initialization-flag.patch"

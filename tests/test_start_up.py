@@ -1,0 +1,79 @@
+"""What a run may import, and which way the arrows point: tests -> apply.py -> verify -> stack."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import INIT, ROOT, STACKS
+
+FORBIDDEN = (
+    *("torch", "pytest", "git", "argparse", "dataclasses", "pathlib", "json", "ast"),
+    *("subprocess", "inspect", "ctypes", "shlex", "email", "tempfile", "shutil"),
+)
+BLOCK = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name in {names!r}:
+            raise SystemExit("imports " + name)
+sys.meta_path.insert(0, Block())
+for name in {names!r}:
+    sys.modules.pop(name, None)
+sys.path.insert(0, {root!r})
+import apply
+sys.exit(apply.main(sys.argv[1:]))
+"""
+
+
+def blocked(*args: object, names: tuple[str, ...] = FORBIDDEN) -> subprocess.CompletedProcess[bytes]:
+    script = BLOCK.format(names=names, root=str(ROOT))
+    argv = [sys.executable, "-c", script, *map(str, args)]
+    return subprocess.run(argv, capture_output=True)
+
+
+@pytest.mark.parametrize("verb", ["status", "apply", "unapply"])
+def test_a_run_on_a_known_tree_imports_nothing_heavy(specimen: Path, verb: str) -> None:
+    done = blocked(verb, "--stacks", STACKS, specimen)
+    assert done.returncode == 0, done.stderr.decode()
+    # release.json, which says what directories to keep, is read only where a file goes.
+    names = tuple(name for name in FORBIDDEN if name != "json")
+    assert blocked("unapply", "--stacks", STACKS, specimen, names=names).returncode == 0
+
+
+def test_the_block_catches_an_import(specimen: Path) -> None:
+    assert b"imports json" in blocked("status", "--json", "--stacks", STACKS, specimen).stderr
+    (specimen / INIT).write_bytes(b"x = 1\n")
+    assert b"imports " in blocked("status", "--stacks", STACKS, specimen).stderr
+
+
+ALLOWED = {"stack": ("stack", "unidiff"), "verify": ("stack", "verify")}
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level names of all that a file imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("floor", ["stack", "verify"])
+def test_dependencies_point_one_way(floor: str) -> None:
+    floors = {"stack", "verify", "apply", "tests"}
+    files = sorted((ROOT / floor).rglob("*.py"))
+    assert files
+    wrong = {str(path): sorted(imported(path) & (floors - set(ALLOWED[floor]))) for path in files}
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_the_ground_floor_needs_the_standard_library_and_unidiff_alone() -> None:
+    names = {name for path in (ROOT / "stack").rglob("*.py") for name in imported(path)}
+    assert names - set(sys.stdlib_module_names) - {"__future__"} <= {"stack", "unidiff"}
+    assert "unidiff" in names

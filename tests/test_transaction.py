@@ -1,0 +1,503 @@
+"""All or nothing: apply and unapply under every failure, interrupt and kill at every call to the system."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, ROOT, STACKS, RunCli, contents, copy_specimen, snapshot
+from stacks import git, make_stack
+
+from stack import commands, transaction
+from stack.errors import Environment, Refused, StackError
+from stack.paths import JOURNAL
+from stack.store import Store
+
+STORE = Store(str(STACKS))
+CALLS = ("open", "write", "fsync", "link", "rename", "mkdir", "unlink", "fstat", "fchmod", "close", "rmdir", "stat")
+"""The calls of `os` that a transaction makes; listdir and dup only look."""
+
+
+def apply(tree: Path, store: Store = STORE) -> str:
+    return commands.apply(str(tree), store, None, False, None, False).outcome
+
+
+def unapply(tree: Path, store: Store = STORE) -> str:
+    return commands.unapply(str(tree), store).outcome
+
+
+VERBS: dict[str, Callable[[Path], str]] = {"apply": apply, "unapply": unapply}
+
+
+def prepare(tree: Path, verb: str) -> None:
+    """Bring the tree to where the verb has work to do."""
+    if verb == "unapply":
+        apply(tree)
+
+
+def test_applied_bytes_are_those_of_the_pins(specimen: Path, run_cli: RunCli) -> None:
+    ran = run_cli("apply", specimen)
+    assert ran.code == 0 and "applied 3 patches" in ran.stdout
+    pins = STACKS / "patches" / "2.7.1+specimen" / "result.sha256"
+    assert subprocess.run(["sha256sum", "--strict", "--quiet", "-c", pins], cwd=specimen).returncode == 0
+    again = run_cli("apply", specimen)
+    assert again.code == 0 and "already so, nothing was changed" in again.stdout
+
+
+def test_only_touched_files_are_written_and_the_way_back_is_exact(specimen: Path) -> None:
+    (specimen / INIT).chmod(0o664)
+    (specimen / LAZY_INIT).chmod(0o400)
+    os.chown(specimen / OLD_TEST, 12345, 23456)
+    before, before_contents = snapshot(specimen), contents(specimen)
+    assert apply(specimen) == "applied"
+    after = snapshot(specimen)
+    assert set(after) - set(before) == {NEW_TEST}
+    for path, shot in before.items():
+        assert (after[path].mode, after[path].owner) == (shot.mode, shot.owner)
+        assert path in (INIT, LAZY_INIT, OLD_TEST) or after[path] == shot
+    assert unapply(specimen) == "unapplied"
+    assert contents(specimen) == before_contents
+    assert unapply(specimen) == "already unapplied"
+
+
+def test_files_beyond_the_touched_ones_are_not_opened(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    real = os.open
+
+    def spy(path: Any, *args: Any, **kwargs: Any) -> int:
+        opened.append(str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", spy)
+    apply(specimen)
+    assert not {"ops.py", "device.py", "version.txt", "line-ends.txt"} & {name.rpartition("/")[2] for name in opened}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_made_file_obeys_the_umask(specimen: Path, umask: int) -> None:
+    old = os.umask(umask)
+    try:
+        apply(specimen)
+    finally:
+        os.umask(old)
+    assert (specimen / NEW_TEST).stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (specimen / INIT).stat().st_mode & 0o777 == 0o644
+
+
+def test_dry_run_writes_nothing(specimen: Path, run_cli: RunCli) -> None:
+    before = snapshot(specimen)
+    ran = run_cli("apply", "--dry-run", specimen)
+    assert ran.code == 0 and "would apply 3 patches" in ran.stdout
+    assert snapshot(specimen) == before
+
+
+@pytest.mark.parametrize("name", ["a tree", "\u00dcber\u663e\u5361", "-tree", "tree'\"$(x)\n"])
+def test_any_name_of_the_tree_will_do(tmp_path: Path, run_cli: RunCli, name: str) -> None:
+    tree = copy_specimen(tmp_path / name)
+    for verb in ("status", "apply", "unapply"):
+        assert run_cli(verb, tree).code == 0
+
+
+def test_a_name_that_is_no_text_will_do(tmp_path: Path) -> None:
+    tree = copy_specimen(tmp_path / os.fsdecode(b"tree-\xff"))
+    argv = [sys.executable, ROOT / "apply.py", "apply", "--stacks", STACKS, tree]
+    for encoding in ("utf-8", "ascii", "latin-1"):
+        done = subprocess.run(argv, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_tree_inside_another_repository_is_no_special_case(tmp_path: Path, run_cli: RunCli) -> None:
+    git(tmp_path, "init", "-q")
+    tree = copy_specimen(tmp_path / "packaging" / "tree")
+    git(tmp_path, "add", "-A")
+    assert run_cli("apply", tree).code == 0
+    assert git(tmp_path, "diff", "--name-only").decode().count("\n") == 3
+    assert run_cli("unapply", tree).code == 0
+    assert git(tmp_path, "status", "--porcelain", "--untracked-files").decode().count("??") == 0
+    assert git(tmp_path, "diff") == b""
+
+
+def test_git_is_not_needed(specimen: Path, run_cli: RunCli) -> None:
+    assert run_cli("apply", specimen, env={"PATH": "/nonexistent"}).code == 0
+
+
+def _grow_empty(tree: Path) -> None:
+    (tree / "kept").mkdir(exist_ok=True)
+    (tree / "kept" / "new").write_text("n\n")
+    (tree / "made" / "deep").mkdir(parents=True)
+    (tree / "made" / "deep" / "new").write_text("n\n")
+    (tree / "goes" / "old").unlink()
+    (tree / "a").chmod(0o755)
+    (tree / "z").write_text("Z\n")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Store]:
+    """A tree and a stack that makes, empties and keeps directories, and sets an executable bit."""
+    base = tmp_path / "base"
+    for folder in ("kept", "goes"):
+        (base / folder).mkdir(parents=True)
+    for name, text in (("a", "a\n"), ("goes/old", "old\n"), ("z", "z\n")):
+        (base / name).write_text(text)
+    make_stack(tmp_path / "s", "1", base, [_grow_empty])
+    return base, Store(str(tmp_path / "s"))
+
+
+def test_an_emptied_directory_stays_when_it_is_the_releases_own(folders: tuple[Path, Store]) -> None:
+    tree, store = folders
+    before = contents(tree)
+    assert apply(tree, store) == "applied"
+    assert (tree / "made/deep/new").exists() and not (tree / "goes").exists()
+    assert (tree / "a").stat().st_mode & 0o777 == 0o755
+    assert unapply(tree, store) == "unapplied"
+    assert contents(tree) == before
+    assert (tree / "kept").is_dir() and not (tree / "made").exists()
+
+
+def test_a_directory_with_a_file_of_somebody_else_stays(folders: tuple[Path, Store]) -> None:
+    tree, store = folders
+    apply(tree, store)
+    (tree / "made/deep/mine").write_text("mine\n")
+    assert unapply(tree, store) == "unapplied"
+    assert (tree / "made/deep/mine").read_text() == "mine\n" and not (tree / "made/deep/new").exists()
+
+
+class Trap:
+    """Does `act` at the n-th call of the given functions of `os`, before or after the call itself."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None], at: int, late: bool = False
+    ) -> None:
+        self.count, self.act, self.at, self.late = 0, act, at, late
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
+
+    def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            mine = self.count == self.at
+            if mine and not self.late:
+                self.act(name)
+            try:
+                return real(*args, **kwargs)
+            finally:
+                if mine and self.late:
+                    self.act(name)
+
+        return call
+
+
+@contextmanager
+def trapped(act: Callable[[str], None], at: int, late: bool = False) -> Iterator[None]:
+    """Set a trap on the transaction alone: its calls are counted from commit on."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = transaction.commit
+
+        def commit(*args: Any) -> None:
+            with pytest.MonkeyPatch.context() as inner:
+                Trap(inner, act, at, late)
+                real(*args)
+
+        monkeypatch.setattr(commands, "commit", commit)
+        yield
+
+
+def count_calls(tree: Path, verb: str) -> int:
+    """Return how many calls the transaction of the verb makes on a tree, which is then changed."""
+    counted = []
+
+    def count(name: str) -> None:
+        counted.append(name)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = transaction.commit
+
+        def commit(*args: Any) -> None:
+            with pytest.MonkeyPatch.context() as inner:
+                trap = Trap(inner, count, -1)
+                real(*args)
+                counted.append(str(trap.count))
+
+        monkeypatch.setattr(commands, "commit", commit)
+        VERBS[verb](tree)
+    return int(counted[-1])
+
+
+def _raise(error: BaseException) -> Callable[[str], None]:
+    def act(name: str) -> None:
+        raise error
+
+    return act
+
+
+@pytest.mark.usefixtures("no_sync")
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=["ENOSPC", "EIO", "EACCES"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_failing_call_leaves_the_tree_as_it_was(tmp_path: Path, verb: str, code: int) -> None:
+    total = _each_call(tmp_path, verb, lambda: OSError(code, os.strerror(code)), False, Environment)
+    assert total > 40
+
+
+@pytest.mark.usefixtures("no_sync")
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_interrupt_leaves_the_tree_as_it_was(tmp_path: Path, verb: str, late: bool) -> None:
+    _each_call(tmp_path, verb, KeyboardInterrupt, late, KeyboardInterrupt)
+
+
+def _each_call(
+    tmp_path: Path, verb: str, error: Callable[[], BaseException], late: bool, expected: type[BaseException]
+) -> int:
+    """Raise at each call of the verb's transaction in turn; the tree must be whole after each."""
+    spare = copy_specimen(tmp_path / "spare")
+    prepare(spare, verb)
+    done = count_calls(copy_of(spare, tmp_path / "count", verb), verb)
+    finished = contents(tmp_path / "count")
+    tree, before = spare, snapshot(spare)
+    for at in range(1, done + 1):
+        with trapped(_raise(error()), at, late):
+            try:
+                VERBS[verb](tree)
+            except (expected, StackError) as caught:
+                as_it_was = "as it was" in getattr(caught, "tip", "as it was")
+            else:
+                as_it_was = False  # the call was one whose failure does not matter
+        names = os.listdir(tree)
+        now = snapshot(tree)
+        if JOURNAL in names:  # the failing call was one of the clean-up: the next command does it
+            assert not as_it_was or expected is KeyboardInterrupt, at
+            VERBS[verb](tree)
+            assert JOURNAL not in os.listdir(tree)
+            now = snapshot(tree)
+        if now == before:
+            continue
+        assert contents(tree) == finished, at
+        VERBS["unapply" if verb == "apply" else "apply"](tree)
+        before = snapshot(tree)
+    return done
+
+
+def copy_of(tree: Path, target: Path, verb: str) -> Path:
+    copy_specimen(target)
+    prepare(target, verb)
+    assert contents(target) == contents(tree)
+    return target
+
+
+def _die(name: str) -> None:
+    os._exit(99)
+
+
+@pytest.fixture
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is synced does not matter to a killed process, only to a power cut; and it takes seconds."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.mark.usefixtures("no_sync")
+@pytest.mark.parametrize("verb", VERBS)
+def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb: str) -> None:
+    spare = copy_specimen(tmp_path / "spare")
+    prepare(spare, verb)
+    done = count_calls(copy_of(spare, tmp_path / "count", verb), verb)
+    finished, start = contents(tmp_path / "count"), contents(spare)
+    for at in range(1, done + 1):
+        child = os.fork()
+        if not child:
+            with trapped(_die, at):
+                VERBS[verb](spare)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99, at
+        if JOURNAL in os.listdir(spare):
+            status = commands.status(str(spare), STORE)
+            assert status.interrupted and JOURNAL in status.message and "cut off" in status.tip
+            with pytest.raises(Environment, match="was cut off"):
+                commands.apply(str(spare), STORE, None, True, None, False)
+        VERBS[verb](spare)
+        assert contents(spare) == finished, at
+        VERBS["unapply" if verb == "apply" else "apply"](spare)
+        assert contents(spare) == start, at
+
+
+def test_an_executable_bit_alone_is_undone(folders: tuple[Path, Store]) -> None:
+    tree, store = folders
+    before = contents(tree)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = transaction._replace
+
+        def fail_at_last(*args: Any) -> None:
+            if args[-1].path == "z":
+                raise OSError(errno.EIO, "broken")
+            real(*args)
+
+        monkeypatch.setattr(transaction, "_replace", fail_at_last)
+        with pytest.raises(Environment, match="cannot be changed: broken"):
+            apply(tree, store)
+    assert contents(tree) == before
+
+
+EDITS: dict[str, Callable[[Path], object]] = {
+    "in-place": lambda path: path.write_bytes(b"mine\n"),
+    "by-rename": lambda path: (path.with_name("tmp").write_bytes(b"mine\n"), path.with_name("tmp").rename(path)),
+    "removed": lambda path: path.unlink(),
+    "mode": lambda path: path.chmod(0o600),
+    "link": lambda path: (path.unlink(), path.symlink_to("ops.py")),
+    "directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize(
+    "edit, path",
+    [(edit, path) for edit in EDITS.values() for path in (INIT, LAZY_INIT, OLD_TEST)]
+    + [(EDITS[name], NEW_TEST) for name in ("in-place", "by-rename")],
+    ids=[f"{name}-{part}" for name in EDITS for part in ("first", "middle", "last")] + ["made", "made-by-rename"],
+)
+@pytest.mark.parametrize("when", ["before-staging", "before-replacing"])
+def test_a_file_edited_in_mid_run_is_left_and_the_rest_is_undone(
+    specimen: Path, edit: Callable[[Path], object], path: str, when: str
+) -> None:
+    """path: NEW_TEST is no file yet; only the edits that make one apply to it."""
+
+    def now() -> dict[str, tuple[bytes | None, int]]:
+        return {name: shot for name, shot in contents(specimen).items() if not name.startswith(JOURNAL)}
+
+    expected: list[object] = []
+    real_stage = transaction._stage
+
+    def stage(*args: Any) -> Any:
+        if when == "before-staging":
+            edit(specimen / path)
+            expected.append(now())
+        record = real_stage(*args)
+        if when == "before-replacing":
+            edit(specimen / path)
+            expected.append(now())
+        return record
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(transaction, "_stage", stage)
+        with pytest.raises((Refused, Environment)):
+            apply(specimen)
+    assert now() == expected[0]
+    assert JOURNAL not in os.listdir(specimen)
+
+
+def test_a_second_run_is_told_to_wait(specimen: Path, run_cli: RunCli) -> None:
+    before = snapshot(specimen)
+    handle = os.open(specimen, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        for verb in ("apply", "unapply"):
+            ran = run_cli(verb, specimen)
+            assert ran.code == 4 and "another run" in ran.stderr
+        assert run_cli("status", specimen).code == 0
+    finally:
+        os.close(handle)
+    assert snapshot(specimen) == before
+
+
+def test_of_twenty_runs_at_once_one_applies(specimen: Path) -> None:
+    argv = [sys.executable, str(ROOT / "apply.py"), "apply", "--json", "--stacks", str(STACKS), str(specimen)]
+    runs = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(20)]
+    results = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    outcomes = sorted(result["outcome"] for result in results)
+    assert outcomes.count("applied") == 1
+    assert set(outcomes) <= {"applied", "already applied", "error"}
+    assert {result["exit"] for result in results if result["outcome"] == "error"} <= {4}
+    assert apply(specimen) == "already applied" and JOURNAL not in os.listdir(specimen)
+
+
+def test_a_mode_alone_is_a_change_like_any_other(folders: tuple[Path, Store]) -> None:
+    tree, store = folders
+    (tree / "a").write_text("other\n")
+    with pytest.raises(Refused, match="a differs from line 1"):
+        apply(tree, store)
+    (tree / "a").write_text("a\n")
+    (tree / "a").chmod(0o755)
+    with pytest.raises(Refused, match="different steps"):
+        apply(tree, store)
+    (tree / "a").chmod(0o640)
+    assert apply(tree, store) == "applied"
+    assert (tree / "a").stat().st_mode & 0o777 == 0o750
+    assert unapply(tree, store) == "unapplied"
+    assert (tree / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_an_unwritable_directory_is_an_environment(specimen: Path, run_cli: RunCli) -> None:
+    folder = specimen / "torch_musa"
+    immutable = subprocess.run(["chattr", "+i", folder], capture_output=True).returncode == 0
+    if not immutable:
+        folder.chmod(0o555)
+    try:
+        before = snapshot(specimen)
+        ran = run_cli("apply", specimen)
+        assert snapshot(specimen) == before
+        assert ran.code == 4 or os.geteuid() == 0 and not immutable and ran.code == 0
+        assert "cannot be changed" in ran.stderr and "as it was" in ran.stderr
+    finally:
+        subprocess.run(["chattr", "-i", folder], capture_output=True)
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/tmp")], ids=["file", "fifo", "link"]
+)
+def test_what_stands_under_our_name_is_left(specimen: Path, run_cli: RunCli, make: Callable[[Path], object]) -> None:
+    make(specimen / JOURNAL)
+    before = snapshot(specimen)
+    ran = run_cli("apply", specimen)
+    assert ran.code == 4 and JOURNAL in ran.stderr and "Remove it" in ran.stderr
+    assert snapshot(specimen) == before
+
+
+def test_a_term_signal_leaves_a_tree_that_the_next_command_puts_right(specimen: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from stack import commands, transaction\n"
+        "from stack.store import Store\n"
+        "real = transaction._replace\n"
+        "def replace(tree, handle, number, step):\n"
+        "    real(tree, handle, number, step)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "transaction._replace = replace\n"
+        f"commands.apply(sys.argv[1], Store({str(STACKS)!r}), None, False, None, False)\n"
+    )
+    before = contents(specimen)
+    done = subprocess.run([sys.executable, "-c", script, specimen], capture_output=True)
+    assert done.returncode == -15
+    assert contents(specimen) != before
+    assert commands.status(str(specimen), STORE).interrupted
+    assert unapply(specimen) == "already unapplied"
+    assert contents(specimen) == before
+
+
+def test_an_interrupt_during_the_undo_waits_for_it(specimen: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "import apply\n"
+        "from stack import journal, transaction\n"
+        "def settle(*args):\n"
+        "    raise KeyboardInterrupt\n"
+        "transaction._settle = settle\n"
+        "real = journal._undo_file\n"
+        "def undo_file(*args):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    real(*args)\n"
+        "journal._undo_file = undo_file\n"
+        f"sys.exit(apply.main(['apply', '--stacks', {str(STACKS)!r}, sys.argv[1]]))\n"
+    )
+    before = snapshot(specimen)
+    done = subprocess.run([sys.executable, "-c", script, specimen], capture_output=True)
+    assert done.returncode == 130 and b"interrupted" in done.stderr and b"Traceback" not in done.stderr
+    assert snapshot(specimen) == before
