@@ -204,3 +204,8 @@ def test_a_broken_interpreter_says_nothing_about_the_tree(tmp_path: Path, script
     findings = check_import(patched(tmp_path / "tree"), str(python))
     assert {finding.status for finding in findings} == {Status.NOT_RUN}
     assert "exit code 1" in findings[0].detail or "cannot start" in findings[0].detail
+
+
+def test_a_release_that_never_had_lazy_call_needs_none(tmp_path: Path) -> None:
+    tree = edit(patched(tmp_path / "tree"), INIT, [("_lazy_call = _lazy_init_module._lazy_call\n", "")])
+    assert refuted(tree) == {}
