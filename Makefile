@@ -65,6 +65,10 @@ engine-tests: setup
 bench: setup ## Time apply beside quilt, git am and patch, and how it grows.
 	@$(RUN) tests/bench.py
 
+.PHONY: matrix
+matrix: setup ## Run the simulated level of each release on its own torch; installs gigabytes. ARGS=--trees=DIR for real trees.
+	@$(RUN) tests/matrix.py $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what the other targets have made.
 	rm -rf .venv .venv-3.* build .mypy_cache .pytest_cache .ruff_cache

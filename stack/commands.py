@@ -91,10 +91,11 @@ def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state
     if not how.fork and state.standing is Standing.DRIFTED:
         raise fork_commands.drift_report(tree, store, entries, state)
     planned = fork_commands.plan_for(tree, store, entries, state, how.release)
+    if not how.fork:
+        message, _ = refusal(state, tree)
+        raise Refused(message, f"No release has these bytes. If the tree is a fork: apply.py apply --fork {tree.root}")
     if not planned.plan.steps:
         return fork_commands.outcome("apply", "already applied", tree, state, planned)
-    if not how.fork:
-        raise Refused(f"{tree.root}: {headline(state)}, but not all of it", f"apply.py apply --fork {tree.root}")
     _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
     assert how.prove is not None, "nothing is written into a fork without a proof"
     proof = how.prove(tree, entries, state, planned.plan)

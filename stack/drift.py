@@ -28,39 +28,27 @@ def examine(store: Store, found: Mapping[str, Found], wanted: str | None) -> Sta
         for state in states:
             if state.standing is standing:
                 return state
-    for state in sorted(states, key=lambda state: state.release is None or state.release.name != wanted):
-        if forked := _forked(state, found):
-            return forked
     closest = _closest(states, found, wanted)
     assert closest.release is not None
     files = tuple(
         evidence if evidence.spans else _explain(evidence.path, closest.release, lines, found)
         for evidence in closest.files
     )
-    return _fixed_or_drifted(closest._replace(files=files), found)
+    closest = closest._replace(files=files)
+    return _forked(closest, found) or _fixed_or_drifted(closest, found)
 
 
 def _forked(state: State, found: Mapping[str, Found]) -> State | None:
     """Return the state of a fork that has the stack in, or None."""
     from stack.fork import recognise
 
-    release = state.release
-    assert release is not None
-    placed = recognise(release, found)
+    assert state.release is not None
+    placed = recognise(state.release, found)
     if placed is None:
         return None
-    lines = {path: ", ".join(str(one.lines[0]) for one in placed if one.path == path) for path in release.paths}
-    files = tuple(
-        evidence._replace(
-            kind="patched fork", note=f"not pinned; the stack's hunks are in, at line {lines[evidence.path]}"
-        )
-        if lines[evidence.path]
-        else evidence
-        if evidence.spans
-        else evidence._replace(kind="edited", note="the fork's own: left out")
-        for evidence in state.files
-    )
-    return State(Standing.FORKED, release, 0, files, "not a pinned result: recovered from the bytes")
+    lines = [f"{one.path}:{one.lines[0]}" for one in placed]
+    note = f"the stack is in, recovered from the bytes: {', '.join(lines) or 'its files are the pinned ones'}"
+    return state._replace(standing=Standing.FORKED, note=note)
 
 
 def _fixed_or_drifted(state: State, found: Mapping[str, Found]) -> State:

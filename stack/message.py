@@ -39,7 +39,7 @@ def describe(state: State) -> str:
     """Return the state for `status`: the headline, and a line for each touched file."""
     lines = [headline(state)]
     lines += [f"  {evidence.path}: {evidence.note or evidence.kind}" for evidence in state.files]
-    if state.note and state.standing is Standing.DRIFTED:
+    if state.note and state.standing in (Standing.DRIFTED, Standing.FORKED):
         lines.append(f"  {state.note}")
     return "\n".join(lines)
 

@@ -182,7 +182,19 @@ def test_a_reader_that_goes_away_is_no_error(specimen: Path, args: tuple[str, ..
 
 def test_a_stream_that_was_closed_from_the_start_is_no_error(specimen: Path) -> None:
     command = 'exec "$@" >&- 2>&-'
-    argv = ["sh", "-c", command, "sh", sys.executable, ROOT / "apply.py", "apply", "--tests=none", "--stacks", STACKS, specimen]
+    argv = [
+        "sh",
+        "-c",
+        command,
+        "sh",
+        sys.executable,
+        ROOT / "apply.py",
+        "apply",
+        "--tests=none",
+        "--stacks",
+        STACKS,
+        specimen,
+    ]
     assert subprocess.run(argv).returncode == 0
     argv[-1] = "/nonexistent"
     assert subprocess.run(argv).returncode == 2

@@ -75,7 +75,9 @@ def test_applies_proves_and_undoes_where_every_hunk_has_one_place(
     assert (tree / INIT).stat().st_mode == mode
     code, out, _ = cli("status", str(tree))
     assert "a fork of 2.7.1+specimen, applied" in out
-    code, out, _ = cli("apply", str(tree))
+    code, _, error = cli("apply", str(tree))
+    assert (code, "If the tree is a fork: apply.py apply --fork" in error) == (1, True)
+    code, out, _ = cli("apply", "--fork", str(tree))
     assert (code, "already so" in out) == (0, True)
     code, out, _ = cli("unapply", str(tree))
     assert code == 0

@@ -28,7 +28,7 @@ def killed(tree: Path, at: str = "_settle") -> Path:
     child = os.fork()
     if not child:
         setattr(transaction, at, lambda *args: os._exit(99))
-        commands.apply(str(tree), STORE, None, False, None, False)
+        commands.apply(str(tree), STORE, commands.How())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
     return tree
 

@@ -151,7 +151,7 @@ def test_names_each_way_to_differ_and_stays_out(
     assert evidence(state, path)[0] == kind
     assert line is None or evidence(state, path)[1] == line
     with pytest.raises(Refused) as caught:
-        commands.apply(str(specimen), STORE, RELEASE, False, None, False)
+        commands.apply(str(specimen), STORE, commands.How(RELEASE))
     assert f"{RELEASE}: {path} " in str(caught.value) and caught.value.tip
     assert line is None or f"line {line} on" in str(caught.value)
     with pytest.raises(Refused):

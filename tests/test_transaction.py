@@ -28,7 +28,7 @@ CALLS = ("open", "write", "fsync", "link", "rename", "mkdir", "unlink", "fstat",
 
 
 def apply(tree: Path, store: Store = STORE) -> str:
-    return commands.apply(str(tree), store, None, False, None, False).outcome
+    return commands.apply(str(tree), store, commands.How()).outcome
 
 
 def unapply(tree: Path, store: Store = STORE) -> str:
@@ -321,7 +321,7 @@ def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb:
             status = commands.status(str(spare), STORE)
             assert status.interrupted and JOURNAL in status.message and "cut off" in status.tip
             with pytest.raises(Environment, match="was cut off"):
-                commands.apply(str(spare), STORE, None, True, None, False)
+                commands.apply(str(spare), STORE, commands.How(dry_run=True))
         VERBS[verb](spare)
         assert contents(spare) == finished, at
         VERBS["unapply" if verb == "apply" else "apply"](spare)
@@ -470,7 +470,7 @@ def test_a_term_signal_leaves_a_tree_that_the_next_command_puts_right(specimen: 
         "    real(tree, handle, number, step)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "transaction._replace = replace\n"
-        f"commands.apply(sys.argv[1], Store({str(STACKS)!r}), None, False, None, False)\n"
+        f"commands.apply(sys.argv[1], Store({str(STACKS)!r}), commands.How())\n"
     )
     before = contents(specimen)
     done = subprocess.run([sys.executable, "-c", script, specimen], capture_output=True)
