@@ -26,8 +26,7 @@ def drift_report(tree: Tree, store: Store, entries: Mapping[str, Entry], state: 
         return Refused("\n".join([message, *_meaning(tree, entries, state)]), tip)
     placements = _all_placements(state.release, measure(entries))
     lines = [f"  {line}" for placement in placements for line in fork.describe(placement)]
-    fits = isinstance(choose(tree, store, entries, state, None), ForkPlan)
-    if placements and fits:
+    if placements and choose(tree, store, entries, state, None):
         tip = f'Every hunk has one exact place: apply.py apply --fork {tree.root}. See "Forks" in the README.'
     elif placements:
         tip = 'The stack does not fit this fork; cut one for it: apply.py port. See "Forks" in the README.'
@@ -64,29 +63,20 @@ def _meaning(tree: Tree, entries: Mapping[str, Entry], state: State) -> list[str
 
 def choose(
     tree: Tree, store: Store, entries: Mapping[str, Entry], state: State, believed: str | None
-) -> ForkPlan | tuple[Placement, ...]:
-    """Return the plan of the first release that fits, the closest one first; else the closest one's placements.
-
-    Raises Refused where core/_lazy_init.py, or a whole file of the package, is not there to be patched.
-    """
+) -> ForkPlan | None:
+    """Return the plan of the first release that fits, the closest one first, or None where none fits."""
     found = measure(entries)
-    first = state.release
-    releases = [first] if first else []
+    releases = [state.release] if state.release else []
     if not believed:
-        releases += [release for release in reversed(store.releases) if release is not first]
-    closest: ForkPlan | tuple[Placement, ...] | None = None
+        releases += [release for release in reversed(store.releases) if release is not state.release]
     for release in releases:
         try:
             planned = plan_fork(release, found, lambda path: _has_folder(tree, path), reverse=False)
         except Refused:
-            if release is first:
-                raise
             continue
         if isinstance(planned, ForkPlan):
             return planned
-        closest = closest or planned
-    assert closest is not None
-    return closest
+    return None
 
 
 def _has_folder(tree: Tree, path: str) -> bool:
@@ -99,7 +89,7 @@ def plan_for(tree: Tree, store: Store, entries: Mapping[str, Entry], state: Stat
         raise Refused(*refusal(state, tree))
     changed = [one for one in state.files if one.path == LAZY_INIT and not one.spans]
     planned = None if changed else choose(tree, store, entries, state, believed)
-    if not isinstance(planned, ForkPlan):
+    if planned is None:
         raise drift_report(tree, store, entries, state)
     return planned
 

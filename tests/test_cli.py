@@ -19,6 +19,7 @@ from stack.errors import MEANING
 KEYS = ["schema", "command", "exit", "outcome", "message", "tip", "tree", "state", "claims", "data"]
 STATE_KEYS = ["standing", "release", "applied", "total", "note", "interrupted", "files"]
 FILE_KEYS = ["path", "kind", "steps", "line", "note"]
+ABOUT = b'{"upstream_commit":"","torch":"","fixed_in":"","directories":[%s]}'
 VERBS = ("apply", "unapply", "status", "releases", "lint")
 
 JSON: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -107,10 +108,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "json-bytes": (_write(f"{FOLDER}/release.json", b"\xff"), 3, f"{FOLDER}/release.json: "),
     "json-keys": (_write(f"{FOLDER}/release.json", b"{}"), 3, f"{FOLDER}/release.json: needs"),
     "json-folders": (
-        _write(f"{FOLDER}/release.json", b'{"upstream_commit":"","torch":"","fixed_in":"","directories":[5]}'), 3, "directories",
+        _write(f"{FOLDER}/release.json", ABOUT % b"5"), 3, "directories",
     ),
     "json-outside": (
-        _write(f"{FOLDER}/release.json", b'{"upstream_commit":"","torch":"","fixed_in":"","directories":["../x"]}'), 3, "leaves",
+        _write(f"{FOLDER}/release.json", ABOUT % b'"../x"'), 3, "leaves",
     ),
 }  # fmt: skip
 
