@@ -17,6 +17,7 @@ STACKS = "tests/specimen/stacks"
 PINS = f"../../../{STACKS}/patches/2.7.1+specimen"
 SCRATCH = "build/demo"
 TREE = f"{SCRATCH}/torch_musa-2.7.1"
+REPORT = f"{SCRATCH}/report.html"
 
 
 class Step(NamedTuple):
@@ -27,17 +28,20 @@ class Step(NamedTuple):
     code: int = 0
 
 
-def engine_steps() -> list[Step]:
-    """Return the way of a tree through identify, gate, apply and undo."""
+def steps() -> list[Step]:
+    """Return the way of a tree through identify, gate, apply, proof and undo."""
     flag, where = f"{TREE}/torch_musa/core/_lazy_init.py", f"--stacks {STACKS} {TREE}"
+    apply, verify = "python3 apply.py apply --tests none", "python3 apply.py verify --level"
     return [
         Step("A tree as it was released: which one is it, and is the fix in?", f"python3 apply.py status {where}"),
+        Step("It has the defect: without a card, and without torch, by importing it.", f"{verify} import {where}", 5),
         Step("Somebody changes one byte.", f"sed -i.orig '30s/n/m/' {flag}"),
-        Step("The gate refuses: nobody has reasoned about these bytes.", f"python3 apply.py apply {where}", 1),
+        Step("The gate refuses: nobody has reasoned about these bytes.", f"{apply} {where}", 1),
         Step("The byte goes back.", f"mv {flag}.orig {flag}"),
-        Step("The whole stack goes in, or nothing.", f"python3 apply.py apply {where}"),
+        Step("The whole stack goes in, or nothing.", f"{apply} {where}"),
         Step("sha256sum agrees, without any code of ours.", f"(cd {TREE} && sha256sum -c {PINS}/result.sha256)"),
         Step("The tree says what it is now.", f"python3 apply.py status {where}"),
+        Step("The proof, on real torch with a stand-in card.", f"{verify} simulated --html {REPORT} {where}"),
         Step("The stack goes out again.", f"python3 apply.py unapply {where}"),
         Step("Every byte is the release's.", f"(cd {TREE} && sha256sum -c {PINS}/base.sha256)"),
     ]
@@ -67,11 +71,11 @@ def main() -> None:
     shutil.rmtree(PROJECT / SCRATCH, ignore_errors=True)
     shutil.copytree(PROJECT / "tests/specimen/2.7.1", tree)
     before = files(tree)
-    for step in engine_steps():
+    for step in steps():
         show(step)
     if files(tree) != before:
         raise SystemExit("demo: the tree is not as it was")
-    print(f"\nAll as it must be. The tree is in {SCRATCH}. On one of your own: make apply TREE=...")
+    print(f"\nAll as it must be. Look at {REPORT}. On a tree of your own: make apply TREE=...")
 
 
 if __name__ == "__main__":

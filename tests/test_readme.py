@@ -1,0 +1,112 @@
+"""The README keeps its word: its commands run as they stand, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stack.errors import MEANING
+from stack.outcome import Outcome
+from stack.state import Standing
+from tests.conftest import ROOT, STACKS, contents, copy_specimen
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", README, re.DOTALL))
+RELEASES = ("2.7.1", "2.9.1.post1")
+
+
+def run(block: str, release: str, tree: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block of the README as a user would: in sh -e, with the variables that the text names."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "QUILT_"))}
+    env |= {"STACKS": str(STACKS), "RELEASE": f"{release}+specimen", "TREE": str(tree), "HOME": str(tree.parent)}
+    env |= {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
+    return subprocess.run(["sh", "-ec", block], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def prepared(folder: Path, release: str, name: str) -> Path:
+    tree = copy_specimen(folder / "torch_musa src", release)
+    if name == "git-am":
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "base"]):
+            identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false"]
+            subprocess.run(["git", *identity, *words], cwd=tree, check=True)
+    if name == "debian":
+        (tree / "debian" / "source").mkdir(parents=True)
+        (tree / "debian" / "source" / "format").write_text("3.0 (quilt)\n")
+        control = "Source: torch-musa\nMaintainer: A <a@example.org>\n\nPackage: torch-musa\nArchitecture: all\n"
+        (tree / "debian" / "control").write_text(control + "Description: specimen\n")
+        changelog = "torch-musa (2.7.1-1) unstable; urgency=low\n\n  * Specimen.\n\n"
+        signature = " -- A <a@example.org>  Mon, 30 Nov 2026 12:00:00 +0000\n"
+        (tree / "debian" / "changelog").write_text(changelog + signature)
+    return tree
+
+
+@pytest.mark.distro
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", ["quilt", "git-am", "git-apply", "patch", "debian"])
+def test_stock_commands_lead_to_the_pinned_bytes(tmp_path: Path, name: str, release: str) -> None:
+    tree = prepared(tmp_path, release, name)
+    done = run(BLOCKS[name], release, tree, tree)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.distro
+@pytest.mark.parametrize("name", ["quilt", "git-am", "git-apply", "patch", "debian"])
+def test_stock_commands_fail_on_another_tree(tmp_path: Path, name: str) -> None:
+    tree = prepared(tmp_path, "2.7.1", name)
+    (tree / "torch_musa" / "__init__.py").write_text("other = 1\n")
+    assert run(BLOCKS[name], "2.7.1", tree, tree).returncode != 0
+
+
+def test_the_packagers_commands_end_as_they_began(tmp_path: Path) -> None:
+    tree = copy_specimen(tmp_path / "torch_musa src")
+    before = contents(tree)
+    block = BLOCKS["packager"].replace("python3 apply.py", f"{sys.executable} apply.py")
+    block = re.sub(r"apply\.py (\w+)", rf"apply.py \1 --stacks '{STACKS}'", block)
+    done = run(block, "2.7.1", tree, ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "applied 3 patches" in done.stdout
+    assert "already so" in done.stdout
+    assert contents(tree) == before
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, without its head."""
+    text = README.split(f"\n{heading}\n", 1)[1]
+    rows = re.findall(r"^\|(.*)\|$", text.split("\n#", 1)[0], re.MULTILINE)
+    return [[cell.strip() for cell in row.split("|")] for row in rows[2:]]
+
+
+def test_exit_codes_are_those_of_the_code() -> None:
+    assert table("### Exit codes") == [[str(code.value), meaning] for code, meaning in MEANING.items()]
+
+
+def test_states_are_those_of_the_code() -> None:
+    assert [row[0].strip("`") for row in table("### States")] == [standing.value for standing in Standing]
+
+
+def test_every_verb_is_told() -> None:
+    import apply
+
+    for verb in apply.VERBS:
+        assert re.search(rf"`(apply\.py )?{verb}[ `]", README), verb
+
+
+def test_json_keys_are_told() -> None:
+    told = README.split("### JSON", 1)[1].split("\n#", 1)[0]
+    printed = set(Outcome._fields) - {"interrupted"} | {"schema"}
+    assert {key for key in printed if f"`{key}`" not in told} == set()
+
+
+def test_links_into_the_readme_lead_somewhere() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", text.lower()).replace(" ", "-")
+        for text in re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([a-z0-9-]+)\)", README)) <= headings
+    for path in re.findall(r"\]\(([A-Z]+(?:\.md)?)\)", README):
+        assert (ROOT / path).is_file()
