@@ -15,7 +15,6 @@ from stack.patch import ABSENT, FileChange
 from stack.store import Release
 from stack.tree import Entry, Kind
 
-
 UNNAMED = ""
 
 
@@ -84,7 +83,7 @@ def timeline(release: Release) -> Timeline:
 
 def _check_chain(before: Point, change: FileChange, name: str) -> None:
     absent = before.blob in (None, ABSENT)
-    same = UNNAMED == before.blob or change.old_blob in (None, before.blob)
+    same = before.blob == UNNAMED or change.old_blob in (None, before.blob)
     same = same and before.executable == (change.old_mode == 0o755)
     if absent != (change.old_mode is None) or not (absent or same):
         raise Malformed(f"{name}: {change.path}: does not start from what the patches before it leave")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import INIT, LAZY_INIT, NEW_TEST, STACKS, RunCli, contents, copy_specimen, snapshot
-from test_transaction import Trap
+from test_interrupts import Trap
 
 from stack import commands, transaction
 from stack.errors import Environment
@@ -77,9 +78,7 @@ def test_a_record_that_is_not_ours_is_left(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["apply", "unapply"])
-def test_the_next_command_says_nothing_less_and_puts_the_tree_right(
-    specimen: Path, run_cli: RunCli, verb: str
-) -> None:
+def test_the_next_command_says_nothing_less_and_puts_the_tree_right(specimen: Path, run_cli: RunCli, verb: str) -> None:
     before = contents(specimen)
     killed(specimen)
     ran = run_cli("status", specimen)
@@ -109,8 +108,6 @@ def test_the_journal_of_this_machine_before_a_reboot_is_undone(specimen: Path) -
 
 
 def test_without_locks_a_living_process_is_left_alone(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import stack.lock
-
     killed(specimen)
     text = (specimen / JOURNAL / "record").read_text()
     (pid,) = (line for line in text.split("\n") if line.startswith("pid "))
@@ -119,7 +116,7 @@ def test_without_locks_a_living_process_is_left_alone(specimen: Path, monkeypatc
     def no_lock(*args: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(stack.lock.fcntl, "flock", no_lock)
+    monkeypatch.setattr(fcntl, "flock", no_lock)
     with pytest.raises(Environment, match=f"process {os.getpid()} is at work"):
         commands.unapply(str(specimen), STORE)
     edit(specimen, f"pid {os.getpid()}", pid)
@@ -170,9 +167,7 @@ def test_a_file_edited_after_the_kill_is_left_and_the_rest_is_undone(specimen: P
     assert contents(specimen) == before
 
 
-def test_an_undo_that_is_itself_killed_is_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undo_that_is_itself_killed_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     origin = copy_specimen(tmp_path / "origin")
     before = contents(origin)

@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "symlink-new": (HEAD + new(NEW_BODY, mode=b"120000"), FIRST + 1),
     "symlink-changed": (HEAD + section(index=b"index %s..%s 120000\n" % (ONE, TWO)), FIRST + 1),
     "file-becomes-symlink": (HEAD + MODE_ONLY.replace(b"100755", b"120000"), FIRST + 2),
-    "submodule-new": (HEAD + new(b"--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+Subproject commit 1\n", mode=b"160000"), FIRST + 1),
+    "submodule-new": (HEAD + new(NEW_BODY.replace(b"+x", b"+Subproject commit 1"), mode=b"160000"), FIRST + 1),
     "submodule-changed": (HEAD + section(index=b"index %s..%s 160000\n" % (ONE, TWO)), FIRST + 1),
     "mode-odd": (HEAD + new(NEW_BODY, mode=b"100600"), FIRST + 1),
     "mode-setuid": (HEAD + new(NEW_BODY, mode=b"104755"), FIRST + 1),
@@ -204,7 +204,13 @@ def test_refuses_what_it_cannot_explain(data: bytes, line: int) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [b"A --- in prose, and ---more\n", b"diffs, 3d and 12 a\n", b"> --- a/x\n> +++ b/x\n", b"1d printer\n", b"- a bullet\n"],
+    [
+        b"A --- in prose, and ---more\n",
+        b"diffs, 3d and 12 a\n",
+        b"> --- a/x\n> +++ b/x\n",
+        b"1d printer\n",
+        b"- a bullet\n",
+    ],
     ids=["dashes", "near-commands", "quoted-sample", "number-and-letter", "bullet"],
 )
 def test_takes_a_message_that_no_applier_misreads(message: bytes) -> None:

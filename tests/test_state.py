@@ -182,14 +182,14 @@ def test_first_difference_is_that_to_the_likest_version(data: bytes, line: int) 
     assert first_difference(digest_lines(data), known) == line
 
 
-FIXED = b'''from .core import _lazy_init as _state
+FIXED = b"""from .core import _lazy_init as _state
 
 
 def __getattr__(name):
     if name == "_initialized":
         return _state._initialized
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-'''
+"""
 
 
 def test_a_tree_that_upstream_fixed_has_nothing_to_do(specimen: Path, run_cli: RunCli) -> None:
