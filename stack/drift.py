@@ -136,11 +136,9 @@ def versions(release: Release, path: str) -> list[Sequence[bytes]]:
     """Return the line digests of the file before the stack and after each patch that changes it."""
     current: Sequence[bytes] = known_lines(release, path)
     found = [current]
-    for patch in release.patches:
-        for change in patch.files:
-            if change.path == path:
-                current = step_lines(current, change, f"{patch.name}: {path}")
-                found.append(current)
+    for name, change in release.changes.get(path, ()):
+        current = step_lines(current, change, f"{name}: {path}")
+        found.append(current)
     return found
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from stack.errors import Environment, Malformed, Usage
-from stack.patch import LARGEST, Patch, parse_patch
+from stack.patch import LARGEST, FileChange, Patch, parse_patch
 from stack.paths import check_path, check_twins
 from stack.pins import parse_pins
 from stack.series import parse_series
@@ -47,6 +47,15 @@ class Release:
     @cached_property
     def patches(self) -> tuple[Patch, ...]:
         return tuple(self.patch(name) for name in self.series)
+
+    @cached_property
+    def changes(self) -> Mapping[str, list[tuple[str, FileChange]]]:
+        """What happens to each touched path, in order, with the label of the patch that does it."""
+        changes: dict[str, list[tuple[str, FileChange]]] = {}
+        for patch in self.patches:
+            for change in patch.files:
+                changes.setdefault(change.path, []).append((patch.name, change))
+        return changes
 
     def patch(self, name: str) -> Patch:
         """Return one patch of the release's folder."""

@@ -19,7 +19,6 @@ from stack.errors import MEANING
 KEYS = ["schema", "command", "exit", "outcome", "message", "tip", "tree", "state", "claims", "data"]
 STATE_KEYS = ["standing", "release", "applied", "total", "note", "interrupted", "files"]
 FILE_KEYS = ["path", "kind", "steps", "line", "note"]
-ABOUT = b'{"upstream_commit":"","torch":"","fixed_in":"","directories":[%s]}'
 VERBS = ("apply", "unapply", "status", "releases", "lint")
 
 JSON: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -89,14 +88,25 @@ def _write(path: str, data: bytes) -> Callable[[Path], object]:
     return lambda stacks: (stacks / path).write_bytes(data)
 
 
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _to_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 FOLDER = "patches/2.7.1+specimen"
 PATCH = f"{FOLDER}/0002-name-the-queued-calls-in-the-global-statement.patch"
+ABOUT = b'{"upstream_commit":"","torch":"","fixed_in":"","directories":[%s]}'
 BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
-    "empty-series-folder": (lambda stacks: [path.unlink() for path in (stacks / "series").iterdir()], 2, "/series"),
+    "empty-series-folder": (lambda stacks: _empty(stacks / "series"), 2, "/series"),
     "no-patches": (lambda stacks: shutil.rmtree(stacks / "patches"), 3, "base.sha256: is missing"),
     "no-pins": (lambda stacks: (stacks / FOLDER / "base.sha256").unlink(), 3, "base.sha256: is missing"),
     "no-patch": (lambda stacks: (stacks / PATCH).unlink(), 3, f"{PATCH}: is missing"),
-    "patch-is-a-directory": (lambda stacks: ((stacks / PATCH).unlink(), (stacks / PATCH).mkdir()), 4, "cannot be read"),
+    "patch-is-a-directory": (lambda stacks: _to_directory(stacks / PATCH), 4, "cannot be read"),
     "patch-is-cut": (lambda stacks: os.truncate(stacks / PATCH, 900), 3, f"{PATCH}:"),
     "patch-is-empty": (_write(PATCH, b""), 3, f"{PATCH}:1: "),
     "empty-series": (_write("series/2.7.1+specimen", b""), 3, "series/2.7.1+specimen: names no patch"),
@@ -107,12 +117,8 @@ BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "json-list": (_write(f"{FOLDER}/release.json", b"[]"), 3, f"{FOLDER}/release.json: is not a JSON object"),
     "json-bytes": (_write(f"{FOLDER}/release.json", b"\xff"), 3, f"{FOLDER}/release.json: "),
     "json-keys": (_write(f"{FOLDER}/release.json", b"{}"), 3, f"{FOLDER}/release.json: needs"),
-    "json-folders": (
-        _write(f"{FOLDER}/release.json", ABOUT % b"5"), 3, "directories",
-    ),
-    "json-outside": (
-        _write(f"{FOLDER}/release.json", ABOUT % b'"../x"'), 3, "leaves",
-    ),
+    "json-folders": (_write(f"{FOLDER}/release.json", ABOUT % b"5"), 3, "directories"),
+    "json-outside": (_write(f"{FOLDER}/release.json", ABOUT % b'"../x"'), 3, "leaves"),
 }  # fmt: skip
 
 
@@ -175,7 +181,7 @@ def test_the_overview_tells_every_verb_and_the_exit_codes(run_cli: RunCli) -> No
 def test_a_reader_that_goes_away_is_no_error(specimen: Path, args: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
-    argv = [sys.executable, ROOT / "apply.py", *args, "--stacks", STACKS, specimen]
+    argv = [sys.executable, str(ROOT / "apply.py"), *args, "--stacks", str(STACKS), str(specimen)]
     done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -183,19 +189,8 @@ def test_a_reader_that_goes_away_is_no_error(specimen: Path, args: tuple[str, ..
 
 def test_a_stream_that_was_closed_from_the_start_is_no_error(specimen: Path) -> None:
     command = 'exec "$@" >&- 2>&-'
-    argv = [
-        "sh",
-        "-c",
-        command,
-        "sh",
-        sys.executable,
-        ROOT / "apply.py",
-        "apply",
-        "--tests=none",
-        "--stacks",
-        STACKS,
-        specimen,
-    ]
+    argv = ["sh", "-c", command, "sh", sys.executable, str(ROOT / "apply.py"), "apply"]
+    argv += ["--stacks", str(STACKS), str(specimen)]
     assert subprocess.run(argv).returncode == 0
     argv[-1] = "/nonexistent"
     assert subprocess.run(argv).returncode == 2
@@ -203,7 +198,7 @@ def test_a_stream_that_was_closed_from_the_start_is_no_error(specimen: Path) -> 
 
 def test_a_result_that_cannot_be_printed_is_not_success(specimen: Path) -> None:
     with open("/dev/full", "wb") as full:
-        argv = [sys.executable, ROOT / "apply.py", "status", "--stacks", STACKS, specimen]
+        argv = [sys.executable, str(ROOT / "apply.py"), "status", "--stacks", str(STACKS), str(specimen)]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 4 and b"Traceback" not in done.stderr
 
@@ -231,7 +226,9 @@ def test_an_old_python_is_told_so(specimen: Path) -> None:
 def test_a_link_to_the_command_finds_its_stacks(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "patch-musa").symlink_to(ROOT / "apply.py")
-    done = subprocess.run([sys.executable, tmp_path / "bin" / "patch-musa", "releases"], capture_output=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "bin" / "patch-musa"), "releases"], capture_output=True, cwd="/"
+    )
     assert done.returncode == 0 and done.stdout.startswith(b"2.7.1: ")
 
 
@@ -248,6 +245,6 @@ def test_a_bug_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def broken(*args: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(apply.commands, "releases", broken)
+    monkeypatch.setattr("stack.commands.releases", broken)
     assert apply.main(["releases"]) == 70
     assert "a bug of ours: ZeroDivisionError('oops')" in capsys.readouterr().err

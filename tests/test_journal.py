@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import INIT, LAZY_INIT, NEW_TEST, STACKS, RunCli, contents, copy_specimen, snapshot
-from test_transaction import Trap
+from test_interrupts import Trap
 
 from stack import commands, transaction
 from stack.errors import Environment
@@ -107,8 +108,6 @@ def test_the_journal_of_this_machine_before_a_reboot_is_undone(specimen: Path) -
 
 
 def test_without_locks_a_living_process_is_left_alone(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import stack.lock
-
     killed(specimen)
     text = (specimen / JOURNAL / "record").read_text()
     (pid,) = (line for line in text.split("\n") if line.startswith("pid "))
@@ -117,7 +116,7 @@ def test_without_locks_a_living_process_is_left_alone(specimen: Path, monkeypatc
     def no_lock(*args: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(stack.lock.fcntl, "flock", no_lock)
+    monkeypatch.setattr(fcntl, "flock", no_lock)
     with pytest.raises(Environment, match=f"process {os.getpid()} is at work"):
         commands.unapply(str(specimen), STORE)
     edit(specimen, f"pid {os.getpid()}", pid)

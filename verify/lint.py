@@ -253,7 +253,6 @@ def _new_file(release: Release, patch: Patch, change: FileChange) -> Iterator[Pr
     data = b"".join(line for hunk in change.hunks for line in hunk.after)
     if git_blob(data) != change.new_blob:
         yield Problem("pins-new", patch.name, f"{change.path}: the blob id is not that of its lines")
-    later = [c for p in release.patches for c in p.files if c.path == change.path and c != change]
-    if not later and release.result.get(change.path) != sha256(data):
+    if len(release.changes[change.path]) == 1 and release.result.get(change.path) != sha256(data):
         where = f"{release.label}/result.sha256"
         yield Problem("pins-new", where, f"{change.path}: the digest is not that of its lines")
