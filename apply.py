@@ -173,6 +173,14 @@ def write(stream: TextIO | None, text: str, code: Exit) -> int:
     return int(code)
 
 
+def keep_standard_descriptors() -> None:
+    """Fill the descriptors 0 to 2 that were closed from the start: a tree or a pipe must not get their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
 if __name__ == "__main__":
+    keep_standard_descriptors()
     gc.disable()  # a run this short leaves no cycles worth the search for them
     sys.exit(main(sys.argv[1:]))

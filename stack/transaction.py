@@ -75,8 +75,9 @@ def _run(tree: Tree, handle: int, plan: Plan) -> None:
         for number, step in enumerate(plan.steps):
             _replace(tree, handle, number, step)
         _settle(tree, record)
-        # The point of no return: without a record, what is in place stays.
+        # The point of no return: without a record, what is in place stays, also after a power cut.
         os.unlink("record", dir_fd=handle)
+        os.fsync(handle)
     except BaseException:
         if "record" in os.listdir(handle):  # an interrupt may come just after it went
             _undo_shielded(tree, handle, record)

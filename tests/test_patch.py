@@ -32,7 +32,6 @@ def new(body: bytes, path: bytes = b"x", mode: bytes = b"100644") -> bytes:
     return b"diff --git a/%s b/%s\nnew file mode %s\nindex %s..%s\n%s" % (path, path, mode, NONE, TWO, body)
 
 
-SUBMODULE = b"--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+Subproject commit 1\n"
 NEW_BODY = b"--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
 GONE = b"diff --git a/x b/x\ndeleted file mode 100644\nindex %s..%s\n--- a/x\n+++ /dev/null\n" % (ONE, NONE)
 RENAME = b"diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
@@ -132,11 +131,7 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "symlink-new": (HEAD + new(NEW_BODY, mode=b"120000"), FIRST + 1),
     "symlink-changed": (HEAD + section(index=b"index %s..%s 120000\n" % (ONE, TWO)), FIRST + 1),
     "file-becomes-symlink": (HEAD + MODE_ONLY.replace(b"100755", b"120000"), FIRST + 2),
-<<<<<<< HEAD
-    "submodule-new": (HEAD + new(SUBMODULE, mode=b"160000"), FIRST + 1),
-=======
     "submodule-new": (HEAD + new(NEW_BODY.replace(b"+x", b"+Subproject commit 1"), mode=b"160000"), FIRST + 1),
->>>>>>> f0017045a91a60907353483c372ef456695a36d8
     "submodule-changed": (HEAD + section(index=b"index %s..%s 160000\n" % (ONE, TWO)), FIRST + 1),
     "mode-odd": (HEAD + new(NEW_BODY, mode=b"100600"), FIRST + 1),
     "mode-setuid": (HEAD + new(NEW_BODY, mode=b"104755"), FIRST + 1),

@@ -161,7 +161,7 @@ def _present(images: Images) -> dict[str, bytes]:
 
 def terminal_progress() -> Progress:
     """Return a progress line on stderr where that is a terminal, and silence elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return lambda text: None
 
     def show(text: str) -> None:
