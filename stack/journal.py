@@ -19,6 +19,7 @@ from typing import NamedTuple
 from stack.digest import sha256
 from stack.errors import Environment, Malformed
 from stack.lock import this_host
+from stack.many import for_each
 from stack.paths import JOURNAL, check_path
 from stack.tree import Kind, Tree, read_at
 
@@ -254,9 +255,8 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
 
 def clear(tree: Tree, handle: int) -> None:
     """Remove the journal's own files and the journal. A file of another name stays, and it too."""
-    for name in sorted(os.listdir(handle)):
-        if _OWN.fullmatch(name):
-            unlink(handle, name)
+    own = [name for name in sorted(os.listdir(handle)) if _OWN.fullmatch(name)]
+    for_each(lambda name: unlink(handle, name), own)
     os.rmdir(JOURNAL, dir_fd=tree.handle)
 
 

@@ -121,9 +121,10 @@ def _journal(tree: Tree) -> Iterator[int]:
 
 def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
     """Write every new file, link every original, then the record. Touches no file of the tree."""
+    many = len(plan.steps) > MANY
     for number, step in enumerate(plan.steps):
         if step.after is not None:
-            _write(handle, f"{number}.new", step.after, step.before)
+            _write(handle, f"{number}.new", step.after, step.before, sync=not many)
         if step.before.kind is Kind.FILE:
             with _folder(tree, step.path) as (folder, name):
                 os.link(
@@ -133,6 +134,9 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
                     dst_dir_fd=handle,
                     follow_symlinks=False,
                 )
+    if many:
+        staged = [f"{number}.new" for number, step in enumerate(plan.steps) if step.after is not None]
+        for_each(lambda name: _sync(handle, name), staged)
     files = tuple(
         Line(number, _digest(step.before), sha256(step.after.data) if step.after else "-", step.path)
         for number, step in enumerate(plan.steps)
@@ -148,7 +152,15 @@ def _digest(entry: Entry) -> str:
     return sha256(entry.data) if entry.kind is Kind.FILE else "-"
 
 
-def _write(handle: int, name: str, file: File, like: Entry | None) -> None:
+def _sync(handle: int, name: str) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True) -> None:
     """Write a staged file with the mode and the owner of the file that it replaces."""
     descriptor = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=handle)
     try:
@@ -160,7 +172,8 @@ def _write(handle: int, name: str, file: File, like: Entry | None) -> None:
             if (now.st_uid, now.st_gid) != (like.uid, like.gid):
                 os.fchown(descriptor, like.uid, like.gid)
             os.fchmod(descriptor, _mode(like, file.executable))
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
