@@ -35,7 +35,15 @@ def apply(tree: str, store: Store, options: Options) -> Outcome:
 
         prove = prover(store, options.get("tests", "auto"))
     dry_run, keep = "dry-run" in options, "keep" in options
-    return commands.apply(tree, store, options.get("release"), dry_run, prove, keep)
+
+    def job(writer: commands.Writer | None = None) -> Outcome:
+        return commands.apply(tree, store, options.get("release"), dry_run, prove, keep, writer)
+
+    if not options.keys() & {"commit", "branch", "clone", "ref"}:
+        return job()
+    from stack.gitwork import run
+
+    return run(tree, options, job)
 
 
 def unapply(tree: str, store: Store, options: Options) -> Outcome:
@@ -79,7 +87,7 @@ VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, statu
 WITHOUT_TREE = ("releases", "lint")
 EVERYWHERE = ("json", "stacks=", "help")
 OPTIONS = {
-    "apply": ("release=", "dry-run", "tests=", "keep"),
+    "apply": ("release=", "dry-run", "tests=", "keep", "commit", "branch=", "clone=", "ref="),
     "verify": ("level=", "junit=", "html="),
 }
 LEVELS = ("auto", "hardware", "simulated", "import", "static")

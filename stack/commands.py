@@ -33,21 +33,50 @@ Prove = Callable[[Tree, Mapping[str, Entry], State, Plan], Proof]
 """Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
 
 
-def apply(root: str, store: Store, release: str | None, dry_run: bool, prove: Prove | None, keep: bool) -> Outcome:
+class Written(NamedTuple):
+    """What a Writer did beyond the files: lines for the message, and what JSON has in `data`."""
+
+    message: str = ""
+    data: Mapping[str, Any] = {}
+
+
+class Writer:
+    """Where a plan goes: into the files and nowhere else. stack.gitwork has one that makes commits."""
+
+    def check(self, tree: Tree, state: State, entries: Mapping[str, Entry]) -> str:
+        """Refuse before anything is proven or written; return what a dry run adds to its message."""
+        return ""
+
+    def write(self, tree: Tree, state: State, entries: Mapping[str, Entry], plan: Plan) -> Written:
+        """Make the plan true, all or nothing."""
+        commit(tree, plan)
+        return Written()
+
+
+def apply(
+    root: str,
+    store: Store,
+    release: str | None,
+    dry_run: bool,
+    prove: Prove | None,
+    keep: bool,
+    writer: Writer | None = None,
+) -> Outcome:
     """Apply what is missing of the stack of the release that the tree is, whole or not at all.
 
     release: what the user believes the tree is. prove: None proves nothing but digests.
-    keep: write the result even if the proof fails. Raises StackError; the tree is then as it was.
+    keep: write the result even if the proof fails. writer: None writes the files alone.
+    Raises StackError; the tree is then as it was.
     """
     if release:
         store.release(release)
     with Tree(root) as tree:
         if dry_run:
             _check_not_interrupted(tree)
-            return _apply(tree, store, release, None, prove, keep)
+            return _apply(tree, store, release, None, prove, keep, writer or Writer())
         with locked(tree) as have_lock:
             recover(tree, have_lock)
-            return _apply(tree, store, release, have_lock, prove, keep)
+            return _apply(tree, store, release, have_lock, prove, keep, writer or Writer())
 
 
 def _apply(
@@ -57,6 +86,7 @@ def _apply(
     have_lock: bool | None,
     prove: Prove | None,
     keep: bool,
+    writer: Writer,
 ) -> Outcome:
     entries = tree.read_all(store.paths)
     state = identify(store, entries, release)
@@ -67,30 +97,33 @@ def _apply(
     if state.standing is not Standing.APPLIED:
         _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
     plan = plan_apply(state, entries)
+    written = Written(writer.check(tree, state, entries))
     proof = prove(tree, entries, state, plan) if prove else None
     if proof and not (proof.proven or keep):
         message = f"{proof.message}\n{tree.root}: nothing was applied"
         return _unproven(proof, message, "not proven", tree, state)
     if have_lock is not None:
-        commit(tree, plan)
-    return _applied(tree, state, plan, have_lock is None, proof)
+        written = writer.write(tree, state, entries, plan)
+    return _applied(tree, state, plan, have_lock is None, proof, written)
 
 
-def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None) -> Outcome:
+def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None, written: Written) -> Outcome:
     name = "would apply" if dry else "applied"
     message = _what_was_done(tree, state, plan, name, state.total - state.applied)
     if state.standing is Standing.APPLIED:
         name = "already applied"
         message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+    message = f"{message}\n{written.message}" if written.message else message
     if not dry:
         state = state._replace(standing=Standing.APPLIED, applied=state.total)
     claims = (_by_digest(state, "result"),)
     if proof and not proof.proven:
         kept = f"{proof.message}\n{message}\n  kept although it is not proven, as --keep asks"
-        return _unproven(proof, kept, f"{name}, not proven", tree, state)
+        outcome = _unproven(proof, kept, f"{name}, not proven", tree, state)
+        return outcome._replace(data={**proof.data, **written.data})
     if proof:
         message = f"{message}\n{proof.message}"
-    data = proof.data if proof else {}
+    data = {**(proof.data if proof else {}), **written.data}
     return Outcome("apply", Exit.DONE, name, message, "", tree.root, state, claims, data)
 
 
