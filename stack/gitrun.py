@@ -16,21 +16,21 @@ _NOTHING = os.devnull
 SETTINGS = (
     f"core.hooksPath={_NOTHING}",  # no hook runs: reference-transaction, post-index-change, post-checkout
     f"core.attributesFile={_NOTHING}",
-    f"core.excludesFile={_NOTHING}",
     "core.fsmonitor=",  # empty, not false: before 2.36 the value is a program, and `false` is one
     "core.autocrlf=false",  # rewrites bytes
-    "core.safecrlf=false",
     "core.splitIndex=false",  # would leave a shared index beside a temporary one
     "i18n.commitEncoding=UTF-8",  # would put another encoding into the commit, or a header
     "mailinfo.scissors=false",  # would drop a part of the message
-    "gc.auto=0",
-    "maintenance.auto=false",
     "protocol.allow=never",  # ext:: runs a program; a partial clone may fetch by itself
     *(f"protocol.{name}.allow=always" for name in ("file", "git", "http", "https", "ssh")),
 )
 _ALWAYS = ("PATH", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH")
-# Where the user's configuration is, and who the user is: for questions about just that.
-_USER = ("HOME", "XDG_CONFIG_HOME", "EMAIL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+# Where the user's configuration is, and who the user is: for questions about just that. SUDO_UID: with it git
+# trusts the repositories of the user who called sudo.
+_USER = (
+    *("HOME", "XDG_CONFIG_HOME", "EMAIL", "SUDO_UID"),
+    *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+)
 _COMMITTER = ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE")
 # How to reach a server: a proxy, certificates, an ssh agent, and HOME for .ssh and .netrc.
 _NETWORK = (

@@ -79,7 +79,7 @@ def test_the_default_branch_is_checked_out_too(upstream: Path, tmp_path: Path, r
 
 def test_no_configuration_template_or_attribute_counts(upstream: Path, tmp_path: Path, run_cli: RunCli) -> None:
     git(upstream, "checkout", "-q", "v2.7.1")
-    (upstream / ".gitattributes").write_text("*.py text eol=crlf filter=evil ident working-tree-encoding=UTF-16\n")
+    (upstream / ".gitattributes").write_text("*.py text eol=crlf filter=evil ident\n")
     git(upstream, "add", ".gitattributes")
     git(upstream, "commit", "-q", "-m", "attributes")
     git(upstream, "tag", "attributed")
@@ -90,10 +90,15 @@ def test_no_configuration_template_or_attribute_counts(upstream: Path, tmp_path:
     assert ran.code == 0, ran.stderr
     assert pinned(dest) and not (tmp_path / "marker").exists()
     assert not (dest / ".git" / "hooks").exists() and not (dest / ".git" / "info").exists()
-    # The set-up bites: a stock clone in the same home has other bytes.
+    # The set-up bites: stock git in the same home runs a hook, and without hooks has other bytes.
     only = {"HOME": env["HOME"], "PATH": os.environ["PATH"]}
-    subprocess.run(["git", "clone", "-q", upstream, "-b", "attributed", "stock"], cwd=tmp_path, env=only)
-    assert (tmp_path / "marker").exists() and not pinned(tmp_path / "stock")
+    argv = ["git", "clone", "-q", "-b", "attributed", str(upstream), "stock"]
+    assert (
+        subprocess.run(argv, cwd=tmp_path, env=only, capture_output=True).returncode and (tmp_path / "marker").exists()
+    )
+    quiet = ["-c", "core.hooksPath=/dev/null", "-c", "filter.evil.smudge=cat"]
+    subprocess.run([argv[0], *quiet, *argv[1:]], cwd=tmp_path, env=only, capture_output=True)
+    assert b"\r\n" in (tmp_path / "stock" / INIT).read_bytes()
 
 
 REFUSED = {

@@ -73,10 +73,9 @@ def test_commits_are_those_of_git_am(release: str, already: int, place: str, tmp
     ran = commit(run_cli, tree, *(["--branch", "topic/x"] if place == "new branch" else []))
     assert ran.code == 0, ran.stderr
     assert commits(tree, base) == commits(other, base) and len(commits(tree, base)) == 3 - already
-    assert git(tree, "status", "--porcelain") == b""
-    # Without a refresh of its own: what scripts ask.
-    git(copy(tree, tmp_path / "as-is"), "update-index", "-q", "--refresh")
+    # Before any command that refreshes the index: what scripts ask.
     git(tree, "diff-index", "--quiet", "HEAD")
+    assert git(tree, "status", "--porcelain") == b""
     names = {"branch": "refs/heads/main", "new branch": "refs/heads/topic/x", "detached": ""}
     symbolic = (tree / ".git" / "HEAD").read_text().strip()
     assert symbolic == (f"ref: {names[place]}" if names[place] else head(tree))
@@ -124,6 +123,7 @@ def test_a_head_is_read_as_git_am_reads_it(old: bytes, new: bytes, tmp_path: Pat
     other = copy(tree, tmp_path / "other")
     base = head(tree)
     am(other, *patches("1", stacks))
+    git(tree, "config", "mailinfo.scissors", "true")
     ran = commit(run_cli, tree, "--stacks", stacks)
     assert ran.code == 0, ran.stderr
     assert commits(tree, base) == commits(other, base)
