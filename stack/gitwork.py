@@ -4,7 +4,7 @@ Objects are written by plumbing, with the exact bytes of the plan; nothing is ad
 stashed. The files are the transaction's (stack.transaction); once they are in place, and before its
 point of no return, the branch and the index follow. Any failure puts all of it back. Of a kill in
 the very moment between branch and record, git keeps the commits while the files go back: the next
-run says that they differ from HEAD.
+run says that they differ from HEAD, and apply without --commit makes them equal again.
 """
 
 from __future__ import annotations
