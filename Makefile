@@ -49,7 +49,7 @@ check: setup ## Run every check: ruff, mypy, the lint of the stacks, all tests.
 	$(RUN) -m pytest
 
 .PHONY: check-pythons
-check-pythons: ## Run the engine's tests on each of PYTHONS, Python 3.10 with the unidiff of Debian.
+check-pythons: ## Run the engine's tests on each of PYTHONS, Python 3.10 with the unidiff and GitPython of Debian.
 	@for python in $(PYTHONS); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	    unidiff=run; if [ "$$version" = 3.10 ]; then unidiff=debian; fi; \

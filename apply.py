@@ -37,8 +37,18 @@ def apply(tree: str, store: Store, options: Options) -> Outcome:
         from verify.command import prover
 
         prove = prover(level)
-    how = commands.How(options.get("release"), "dry-run" in options, prove, "keep" in options, fork)
-    return commands.apply(tree, store, how)
+    flags = "dry-run" in options, prove, "keep" in options, fork
+
+    def job(writer: commands.Writer | None = None) -> Outcome:
+        return commands.apply(tree, store, commands.How(options.get("release"), *flags, writer or commands.Writer()))
+
+    if not options.keys() & {"commit", "branch", "clone", "ref"}:
+        return job()
+    if fork:
+        raise Usage("--fork does not go with --commit and --clone", "Commit the result yourself.")
+    from stack.gitwork import run
+
+    return run(tree, options, job)
 
 
 def unapply(tree: str, store: Store, options: Options) -> Outcome:
@@ -82,7 +92,7 @@ VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, statu
 WITHOUT_TREE = ("releases", "lint")
 EVERYWHERE = ("json", "stacks=", "help")
 OPTIONS = {
-    "apply": ("release=", "dry-run", "tests=", "keep", "fork"),
+    "apply": ("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
     "verify": ("level=", "junit=", "html="),
 }
 LEVELS = ("auto", "hardware", "simulated", "import", "static")

@@ -33,12 +33,33 @@ Prove = Callable[[Tree, Mapping[str, Entry], State, Plan], Proof]
 """Proves the result of a plan before it is written: on a scratch copy, never in the tree."""
 
 
+class Written(NamedTuple):
+    """What a Writer did beyond the files: lines for the message, and what JSON has in `data`."""
+
+    message: str = ""
+    data: Mapping[str, Any] = {}
+
+
+class Writer:
+    """Where a plan goes: into the files and nowhere else. stack.gitwork has one that makes commits."""
+
+    def check(self, tree: Tree, state: State, entries: Mapping[str, Entry]) -> str:
+        """Refuse before anything is proven or written; return what a dry run adds to its message."""
+        return ""
+
+    def write(self, tree: Tree, state: State, entries: Mapping[str, Entry], plan: Plan) -> Written:
+        """Make the plan true, all or nothing."""
+        commit(tree, plan)
+        return Written()
+
+
 class How(NamedTuple):
     """How to apply.
 
     release: what the user believes the tree is. dry_run: plan, check and prove, but write nothing.
     prove: None proves nothing but digests. keep: write the result even if the proof fails.
     fork: apply to a tree that is no release, if every hunk has one exact place; needs a proof.
+    writer: where the plan goes.
     """
 
     release: str | None = None
@@ -46,6 +67,7 @@ class How(NamedTuple):
     prove: Prove | None = None
     keep: bool = False
     fork: bool = False
+    writer: Writer = Writer()
 
 
 def apply(root: str, store: Store, how: How) -> Outcome:
@@ -76,13 +98,14 @@ def _apply(tree: Tree, store: Store, how: How) -> Outcome:
     if state.standing is not Standing.APPLIED:
         _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")
     plan = plan_apply(state, entries)
+    written = Written(how.writer.check(tree, state, entries))
     proof = how.prove(tree, entries, state, plan) if how.prove else None
     if proof and not (proof.proven or how.keep):
         message = f"{proof.message}\n{tree.root}: nothing was applied"
         return _unproven(proof, message, "not proven", tree, state)
     if not how.dry_run:
-        commit(tree, plan)
-    return _applied(tree, state, plan, how.dry_run, proof)
+        written = how.writer.write(tree, state, entries, plan)
+    return _applied(tree, state, plan, how.dry_run, proof, written)
 
 
 def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state: State, how: How) -> Outcome:
@@ -109,21 +132,23 @@ def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state
     return done._replace(data={**done.data, **proof.data})
 
 
-def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None) -> Outcome:
+def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | None, written: Written) -> Outcome:
     name = "would apply" if dry else "applied"
     message = _what_was_done(tree, state, plan, name, state.total - state.applied)
     if state.standing is Standing.APPLIED:
         name = "already applied"
         message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+    message = f"{message}\n{written.message}" if written.message else message
     if not dry:
         state = state._replace(standing=Standing.APPLIED, applied=state.total)
     claims = (_by_digest(state, "result"),)
     if proof and not proof.proven:
         kept = f"{proof.message}\n{message}\n  kept although it is not proven, as --keep asks"
-        return _unproven(proof, kept, f"{name}, not proven", tree, state)
+        outcome = _unproven(proof, kept, f"{name}, not proven", tree, state)
+        return outcome._replace(data={**proof.data, **written.data})
     if proof:
         message = f"{message}\n{proof.message}"
-    data = proof.data if proof else {}
+    data = {**(proof.data if proof else {}), **written.data}
     return Outcome("apply", Exit.DONE, name, message, "", tree.root, state, claims, data)
 
 

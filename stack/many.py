@@ -1,4 +1,7 @@
-"""One system call on each of many files, several at a time: a file system commits those that wait together in one go."""
+"""One system call on each of many files, several at a time.
+
+A file system commits those that wait together in one go.
+"""
 
 from __future__ import annotations
 

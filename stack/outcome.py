@@ -11,7 +11,7 @@ JSON, schema 1, one object for every command, keys always present:
   state     null, or {standing, release, applied, total, note, interrupted, files}, where a file is
             {path, kind, steps, line, note}; steps are [first, last] ranges of the release's series
   claims    [{claim, how}]: what the command established, and how
-  data      what only this command has: releases, findings, hits; else {}
+  data      what only this command has: releases, findings, hits, commits; else {}
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ pins: a plan that exists leads to the pinned bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from stack.digest import git_blob, sha256, split_lines
 from stack.errors import Malformed
 from stack.hunk import apply_hunks
-from stack.patch import FileChange
+from stack.patch import FileChange, Patch
 from stack.state import State
 from stack.store import Release
 from stack.tree import Entry, Kind
@@ -49,6 +49,15 @@ def plan_apply(state: State, entries: Mapping[str, Entry]) -> Plan:
     return Plan(_steps(entries, after))
 
 
+def images_of_each(state: State, entries: Mapping[str, Entry]) -> Iterator[tuple[Patch, dict[str, File | None]]]:
+    """Yield each patch that is not in yet, and the files that it changes as they are after it."""
+    release = _release(state)
+    patches = release.patches[state.applied :]
+    walk = _walk(release, entries, [patch.files for patch in patches], reverse=False)
+    for patch, images in zip(patches, walk, strict=True):
+        yield patch, {change.path: images[change.path] for change in patch.files}
+
+
 def plan_unapply(state: State, entries: Mapping[str, Entry]) -> Plan:
     """Plan the way back from the patches that are in."""
     release = _release(state)
@@ -73,16 +82,30 @@ def _images(
     reverse: bool,
 ) -> dict[str, File | None]:
     """Return each touched file after the changes, in their order."""
-    images: dict[str, File | None] = {
+    return [_before(release, entries), *_walk(release, entries, changes, reverse)][-1]
+
+
+def _before(release: Release, entries: Mapping[str, Entry]) -> dict[str, File | None]:
+    return {
         path: File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
         for path in release.paths
         for entry in (entries[path],)
     }
+
+
+def _walk(
+    release: Release,
+    entries: Mapping[str, Entry],
+    changes: Iterable[tuple[FileChange, ...]],
+    reverse: bool,
+) -> Iterator[dict[str, File | None]]:
+    """Yield every touched file after each group of changes: one mapping, which goes on changing."""
+    images = _before(release, entries)
     for group in changes:
         for change in group:
             where = f"{release.name}: {change.path}"
             images[change.path] = change_file(images[change.path], change, reverse, where)
-    return images
+        yield images
 
 
 def change_file(image: File | None, change: FileChange, reverse: bool, where: str) -> File | None:

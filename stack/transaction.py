@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from stack.digest import sha256
 from stack.errors import Environment, Refused
@@ -27,6 +27,7 @@ from stack.journal import (
     unlink,
 )
 from stack.lock import this_host
+from stack.many import MANY, for_each
 from stack.paths import JOURNAL, parents
 from stack.plan import File, Plan, Step
 from stack.tree import Entry, Kind, Tree, read_at
@@ -34,9 +35,10 @@ from stack.tree import Entry, Kind, Tree, read_at
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def commit(tree: Tree, plan: Plan) -> None:
+def commit(tree: Tree, plan: Plan, finish: Callable[[], None] | None = None) -> None:
     """Make the plan true. The caller holds the tree's lock and has recovered what lay there.
 
+    finish: runs when all files are in place, with interrupts held back; if it raises, they go back.
     On a file system without locks (stack.lock), the making of the journal's directory is one.
     Raises Refused when a file is no longer what the plan was made from, Environment when the disk
     or its permissions prevent the work; either way the tree is as it was.
@@ -46,7 +48,7 @@ def commit(tree: Tree, plan: Plan) -> None:
     done = False
     try:
         with _journal(tree) as handle:
-            _run(tree, handle, plan)
+            _run(tree, handle, plan, finish)
             done = True
     except OSError as error:
         raise _cannot(tree, error, done) from error
@@ -63,7 +65,7 @@ def _cannot(tree: Tree, error: OSError, done: bool) -> Environment:
     return Environment(what, tip)
 
 
-def _run(tree: Tree, handle: int, plan: Plan) -> None:
+def _run(tree: Tree, handle: int, plan: Plan, finish: Callable[[], None] | None) -> None:
     try:
         record = _stage(tree, handle, plan)
     except BaseException:
@@ -75,9 +77,12 @@ def _run(tree: Tree, handle: int, plan: Plan) -> None:
         for number, step in enumerate(plan.steps):
             _replace(tree, handle, number, step)
         _settle(tree, record)
-        # The point of no return: without a record, what is in place stays, also after a power cut.
-        os.unlink("record", dir_fd=handle)
-        os.fsync(handle)
+        with shielded() if finish else nullcontext():
+            if finish:
+                finish()
+            # The point of no return: without a record, what is in place stays, also after a power cut.
+            os.unlink("record", dir_fd=handle)
+            os.fsync(handle)
     except BaseException:
         if "record" in os.listdir(handle):  # an interrupt may come just after it went
             _undo_shielded(tree, handle, record)
@@ -85,12 +90,18 @@ def _run(tree: Tree, handle: int, plan: Plan) -> None:
 
 
 def _undo_shielded(tree: Tree, handle: int, record: Record) -> None:
-    """Undo with the signals that end a run held back: impatience must not leave half a tree."""
+    with shielded():
+        undo(tree, handle, record)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Hold back the signals that end a run: impatience must not leave half a tree."""
     from signal import SIG_BLOCK, SIG_SETMASK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
 
     before = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM, SIGHUP))
     try:
-        undo(tree, handle, record)
+        yield
     finally:
         pthread_sigmask(SIG_SETMASK, before)
 
