@@ -54,7 +54,7 @@ class Repository(NamedTuple):
     directory: str
     head: str
     objects: str
-    index: str
+    index_file: str
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -135,7 +135,7 @@ def clean_head(root: str) -> str:
         repository = open_repository(root)
         with reading(repository) as git:
             index = f"{git.where}/index"
-            shutil.copyfile(repository.index, index)
+            shutil.copyfile(repository.index_file, index)
             git = git._replace(env={**git.env, "GIT_INDEX_FILE": index, "GIT_WORK_TREE": os.path.abspath(root)})
             git.run("update-index", "-q", "--really-refresh")  # exit code 1 for a file that differs
             changed = git.run("diff-index", "--name-only", repository.head)

@@ -245,7 +245,7 @@ def _check_clean(root: str, source: Source, release: Release, files: Files) -> N
     head = zip(paths, _blobs(source.git, [(source.repository.head, path) for path in paths]), strict=True)
     with Tree(root) as tree:
         dirty = [path for path, blob in head if _work_blob(tree, path) != blob]
-    env = {**source.git.env, "GIT_INDEX_FILE": source.repository.index}
+    env = {**source.git.env, "GIT_INDEX_FILE": source.repository.index_file}
     staged = source.git._replace(env=env).text(
         "diff-index", "--cached", "--name-only", source.repository.head, "--", *paths
     )
