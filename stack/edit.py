@@ -179,14 +179,14 @@ def _rewritten(cst: Any, module: Any, blocks: Sequence[Block]) -> Any:
     """Return the module with the blocks replaced; the first one makes room for the handle and the forwarder."""
     body: list[Any] = []
     pending: list[Any] = []  # comments that lost the statement that they stood above
-    room = False
+    room = ""  # the line end of the blank lines that are due
     by_index = {block.at: block for block in blocks}
     aliases = sorted(flags_of(blocks) - {FLAG_NAME})
     for index, statement in enumerate(module.body):
         block = by_index.get(index)
         above = [*pending, *statement.leading_lines]
-        above = _apart(cst, above) if room else above
-        pending, room = [], False
+        above = _apart(cst, above, room) if room else above
+        pending, room = [], ""
         if block is None:
             body.append(statement.with_changes(leading_lines=above))
             continue
@@ -194,18 +194,22 @@ def _rewritten(cst: Any, module: Any, blocks: Sequence[Block]) -> Any:
         text = _first(block, aliases) if first else _later(block)
         new, pending = _statements(cst, module, statement, text, above)
         body += new
-        room = first
+        room = _newline(module, statement) if first else ""
     footer = [*pending, *module.footer]
-    return module.with_changes(body=body, footer=_apart(cst, footer) if room and footer else footer)
+    return module.with_changes(body=body, footer=_apart(cst, footer, room) if room and footer else footer)
 
 
-def _apart(cst: Any, lines: Iterable[Any]) -> list[Any]:
+def _newline(module: Any, statement: Any) -> str:
+    return str(statement.trailing_whitespace.newline.value or module.default_newline)
+
+
+def _apart(cst: Any, lines: Iterable[Any], newline: str) -> list[Any]:
     """Return the lines with two blank ones in front, as there are after a function."""
     lines = list(lines)
     blank = 0
     while blank < len(lines) and lines[blank].comment is None:
         blank += 1
-    return [cst.EmptyLine(indent=False) for _ in range(2 - blank)] + lines
+    return [cst.EmptyLine(indent=False, newline=cst.Newline(newline)) for _ in range(2 - blank)] + lines
 
 
 def _first(block: Block, aliases: Sequence[str]) -> list[str]:
@@ -255,14 +259,22 @@ def _statements(cst: Any, module: Any, old: Any, text: Sequence[str], above: lis
     }
     if lost:
         raise Refused(f"{INIT}: the comment {sorted(lost)[0]!r} would be lost", BY_HAND)
-    newline = old.trailing_whitespace.newline.value or module.default_newline
+    newline = _newline(module, old)
     code = "".join(f"{line}{newline}" for line in text)
-    parsed = cst.parse_module(code, config=module.config_for_parsing)
+    parsed = _explicit(cst, cst.parse_module(code), newline)
     if not parsed.body:
         return [], [*above, *parsed.header, *parsed.footer]
     first = parsed.body[0]
     lines = [*above, *parsed.header, *first.leading_lines]
     return [first.with_changes(leading_lines=lines), *parsed.body[1:]], list(parsed.footer)
+
+
+def _explicit(cst: Any, parsed: Any, newline: str) -> Any:
+    """Return parsed text with its indents and line ends written out: in another module the defaults may differ."""
+    import libcst.matchers as match
+
+    parsed = match.replace(parsed, match.IndentedBlock(indent=None), lambda node, _: node.with_changes(indent="    "))
+    return match.replace(parsed, match.Newline(value=None), lambda node, _: node.with_changes(value=newline))
 
 
 def _comment_of(line: str) -> list[str]:

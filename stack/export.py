@@ -12,7 +12,7 @@ from typing import NamedTuple
 from stack.errors import Malformed, Refused
 from stack.header import Header, parse_header, slug
 from stack.patch import Patch, parse_patch
-from stack.plumbing import Git, open_repository, reading
+from stack.plumbing import Git, open_repository, reading, resolve
 
 SERIES = "series"
 
@@ -56,12 +56,13 @@ class Commit(NamedTuple):
 def export_commits(repo: str, base: str, head: str) -> Mapping[str, bytes]:
     """Return the files of one release's stack: each patch by its name, and `series`.
 
-    repo: the top of a work tree, or a git directory. base, head: commit ids; the commits after base up to head become
-    patches. Raises Refused, with the commit named, for what a stack cannot hold: a merge, an empty commit, a rename,
+    repo: the top of a work tree, or a git directory. base, head: names of commits; the commits after base up to head
+    become patches. Raises Refused, with the commit named, for what a stack cannot hold: a merge, an empty commit, a rename,
     binary content, another mode than 100644 and 100755, a message that is not in our form (stack.header).
     """
-    with reading(open_repository(repo)) as git:
-        patches = dict(export(git, base, head))
+    repository = open_repository(repo)
+    with reading(repository) as git:
+        patches = dict(export(git, resolve(repository, base), resolve(repository, head)))
     series = "".join(f"{name}\n" for name in patches)
     return {**patches, SERIES: series.encode()}
 

@@ -97,6 +97,15 @@ def open_repository(root: str) -> Repository:
     return Repository(own, head, objects, index)
 
 
+def resolve(repository: Repository, name: str) -> str:
+    """Return the id of the commit that a name means in the repository; raise Usage when it means none."""
+    git = Git(repository.directory, environment(GIT_DIR=repository.directory))
+    try:
+        return git.text("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    except Environment as error:
+        raise Usage(f"{name!r} names no commit") from error
+
+
 def unfinished(repository: Repository) -> str:
     """Name the operation that the repository is in the middle of, or return an empty text."""
     found = (what for name, what in _UNFINISHED.items() if os.path.lexists(f"{repository.directory}/{name}"))
