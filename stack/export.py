@@ -57,8 +57,8 @@ def export_commits(repo: str, base: str, head: str) -> Mapping[str, bytes]:
     """Return the files of one release's stack: each patch by its name, and `series`.
 
     repo: the top of a work tree, or a git directory. base, head: names of commits; the commits after base up to head
-    become patches. Raises Refused, with the commit named, for what a stack cannot hold: a merge, an empty commit, a rename,
-    binary content, another mode than 100644 and 100755, a message that is not in our form (stack.header).
+    become patches. Raises Refused, with the commit named, for what a stack cannot hold: a merge, an empty commit, a
+    rename, binary content, another mode than 100644 and 100755, a message that is not in our form (stack.header).
     """
     repository = open_repository(repo)
     with reading(repository) as git:

@@ -44,7 +44,7 @@ def work_on(entries: Mapping[str, Entry], source: Release, store: Store) -> Work
     for patch in source.patches:
         files: dict[str, File | None] = {}
         for change in patch.files:
-            after, notes = _after(now, change, patch.name, store)
+            after, notes = _after(now, change, patch.name.rpartition("/")[2], store)
             look += notes
             if after != now.get(change.path):
                 files[change.path] = after
@@ -52,7 +52,7 @@ def work_on(entries: Mapping[str, Entry], source: Release, store: Store) -> Work
         if files:
             changes.append(Change(_dated(patch), files))
         else:
-            look.append(f"{patch.name}: nothing of it is left to do here: the patch is left out")
+            look.append(f"{patch.name.rpartition('/')[2]}: nothing of it is left to do here: the patch is left out")
     return Work(base, tuple(changes), tuple(look))
 
 
@@ -67,7 +67,7 @@ def _after(
         assert lazy is not None
         edited = edit_init(file.data, rebound_names(lazy.data))
         names = ", ".join(edited.names) or "no name"
-        look = f"{where}: binds {names} off the handle: does the message of the patch still say what it does?"
+        look = f"{where}: binds {names} off the handle here: does the message of the patch still say what it does?"
         return file._replace(data=edited.data), [look, *edited.notes]
     if file and change.path == LAZY_INIT and TYPO.encode() in removed:
         data = edit_lazy_init(file.data)

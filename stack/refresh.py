@@ -242,9 +242,9 @@ def _check_clean(root: str, source: Source, release: Release, files: Files) -> N
     """Refuse when a touched file of the work tree, or the index, is not as HEAD has it: it would be left out."""
     patches = [parse_patch(data, label) for label, data in files.items() if data and label.endswith(".patch")]
     paths = sorted({*release.paths, *touched(patches)})
-    head = zip(paths, _blobs(source.git, [(source.repository.head, path) for path in paths]), strict=True)
+    head = _listed(source.git, source.repository.head, paths)
     with Tree(root) as tree:
-        dirty = [path for path, blob in head if _work_blob(tree, path) != blob]
+        dirty = [path for path in paths if _at_work(tree, path) != head.get(path)]
     env = {**source.git.env, "GIT_INDEX_FILE": source.repository.index_file}
     staged = source.git._replace(env=env).text(
         "diff-index", "--cached", "--name-only", source.repository.head, "--", *paths
@@ -254,8 +254,15 @@ def _check_clean(root: str, source: Source, release: Release, files: Files) -> N
         raise Refused(f"{root}: differs from HEAD: {', '.join(dirty)}", "Commit the change, or take it back.")
 
 
-def _work_blob(tree: Tree, path: str) -> str | None:
+def _listed(git: Git, commit: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return mode and blob of those of the paths that the commit has."""
+    rows = git.text("ls-tree", "-z", "--full-tree", commit, "--", *paths).split("\0")
+    words = {row.partition("\t")[2]: row.partition("\t")[0].split(" ") for row in rows if row}
+    return {path: (mode, blob) for path, (mode, _, blob) in words.items()}
+
+
+def _at_work(tree: Tree, path: str) -> tuple[str, str] | None:
     entry = tree.read(path)
     if entry.kind is Kind.ABSENT:
         return None
-    return git_blob(entry.data) if entry.kind is Kind.FILE else entry.kind.value
+    return ("100755" if entry.executable else "100644", git_blob(entry.data) if entry.kind is Kind.FILE else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,11 +60,12 @@ def _laid_out(files: Mapping[str, bytes]) -> Iterator[Store]:
         yield Store(scratch)
 
 
-def prove(root: str, name: str, files: Mapping[str, bytes]) -> Proof:
+def prove(root: str, name: str, files: Mapping[str, bytes], level: str = "") -> Proof:
     """Prove a new stack on its tree: red without it, green with it, at the static and the import level.
 
-    Where torch and pytest are there the simulated level must not be refuted; what it could not run is told.
-    Raises Refused for a stack that lint would not pass.
+    level: how far to go; without one the simulated level where torch and pytest are there, else the import level. The
+    simulated level must not be refuted; what it could not run is told. Raises Refused for a stack that lint would not
+    pass.
     """
     with _laid_out(files) as store:
         problems = lint_stacks(store)
@@ -73,7 +74,7 @@ def prove(root: str, name: str, files: Mapping[str, bytes]) -> Proof:
             raise Refused("\n".join([f"{root}: lint would not pass the stack of {name}:", *lines]))
         red, green = _subjects(root, store)
         before = climb(red, Level.IMPORT.value, sys.executable, terminal_progress())
-        after = climb(green, _level(), sys.executable, terminal_progress())
+        after = climb(green, level or _level(), sys.executable, terminal_progress())
     return _proof(before, after)
 
 
@@ -113,6 +114,3 @@ def _proof(before: Report, after: Report) -> Proof:
 def _refuted(report: Report, check: str, level: Level) -> bool:
     found = [one for one in report.findings if one.check == check and one.level is level]
     return any(one.status is Status.REFUTED for one in found)
-
-
-__all__: Sequence[str] = ("lint_files", "port", "prove", "refresh")
