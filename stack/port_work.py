@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stack.digest import git_blob
 from stack.edit import MEANT, TYPO, edit_init, edit_lazy_init, rebound_names
+from stack.edit_check import HANDLE_NAME
 from stack.errors import Refused
 from stack.export import export
 from stack.header import parse_header
@@ -66,9 +67,7 @@ def _after(
         lazy = now.get(LAZY_INIT)
         assert lazy is not None
         edited = edit_init(file.data, rebound_names(lazy.data))
-        names = ", ".join(edited.names) or "no name"
-        look = f"{where}: binds {names} off the handle here: does the message of the patch still say what it does?"
-        return file._replace(data=edited.data), [look, *edited.notes]
+        return file._replace(data=edited.data), [*_other_names(edited.names, change, where), *edited.notes]
     if file and change.path == LAZY_INIT and TYPO.encode() in removed:
         data = edit_lazy_init(file.data)
         left = [] if data != file.data else [f"{LAZY_INIT}: no global statement names {TYPO} for {MEANT}"]
@@ -78,6 +77,16 @@ def _after(
             f"{where}: what it does to {change.path} is not the fix that port knows", "Name another release: --from."
         )
     return _carried(file, change, where, store)
+
+
+def _other_names(names: tuple[str, ...], change: FileChange, where: str) -> list[str]:
+    """Say so when the edit binds other names than the patch that is ported, whose message it keeps."""
+    added = b"".join(text for hunk in change.hunks for kind, text in hunk.lines if kind == "+")
+    known = re.findall(rf"(?m)^(\w+) = {HANDLE_NAME}\.".encode(), added)
+    if {name.decode() for name in known} == set(names):
+        return []
+    bound = ", ".join(names) or "no name"
+    return [f"{where}: binds {bound} off the handle here: does the message of the patch still say what it does?"]
 
 
 def _carried(file: File | None, change: FileChange, where: str, store: Store) -> tuple[File | None, list[str]]:

@@ -348,6 +348,14 @@ def test_release_json_says_where_the_base_is_from(bench: Bench) -> None:
     assert not any("upstream_commit" in note for note in outcome.data["look_at"])
 
 
+def test_says_when_the_message_of_a_patch_may_not_fit(bench: Bench) -> None:
+    bench.edit(INIT, lambda text: EDIT + text)
+    assert not any("message" in note for note in bench.port("2.7.2", prove=_pass).data["look_at"])
+    bench.edit(INIT, swap(ONE_LINE.format(FOUR)))
+    look = bench.port("2.7.3", prove=_pass).data["look_at"]
+    assert any("binds _lazy_init, _is_in_bad_fork, is_initialized off the handle here" in note for note in look)
+
+
 TORCH = {
     "version": ('TORCH_MIN_VERSION = Version("2.5.0")\n', "2.5.0"),
     "text": ("TORCH_MIN_VERSION = '2.5.0'\n", "2.5.0"),
