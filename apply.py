@@ -75,6 +75,20 @@ def scan(tree: str, store: Store, options: Options) -> Outcome:
     return scan_command(tree)
 
 
+def port(tree: str, store: Store, options: Options) -> Outcome:
+    """cut a stack for TREE, which no pin matches: the fix as a syntax-aware edit, proven, then written as a release"""
+    from verify.port_command import port as run
+
+    return run(tree, store, options)
+
+
+def refresh(tree: str, store: Store, options: Options) -> Outcome:
+    """write the stack of RELEASE anew from the git work tree WORKTREE, whose commits are the patches"""
+    from verify.port_command import refresh as run
+
+    return run(tree, store, options)
+
+
 def releases(tree: str, store: Store, options: Options) -> Outcome:
     """list the releases that have a stack"""
     return commands.releases(store)
@@ -88,12 +102,15 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
 
 
 Verb = Callable[[str, Store, Options], Outcome]
-VERBS: dict[str, Verb] = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, releases, lint)}
+VERBS: dict[str, Verb] = {
+    verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, releases, lint)
+}
 WITHOUT_TREE = ("releases", "lint")
 EVERYWHERE = ("json", "stacks=", "help")
 OPTIONS = {
     "apply": ("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
     "verify": ("level=", "junit=", "html="),
+    "port": ("to=", "from=", "accept-lazy-init="),
 }
 LEVELS = ("auto", "hardware", "simulated", "import", "static")
 VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS}
@@ -126,6 +143,10 @@ def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
     for option, value in options.items():
         if f"{option}=" in known and not value:
             raise Usage(f"{name}: --{option} has an empty value", f"apply.py {name} --help")
+    if name == "refresh" and len(rest) == 2:
+        options["release"] = rest.pop(0)
+    elif name == "refresh" and "help" not in options:
+        raise Usage(f"refresh: expected RELEASE and WORKTREE, got {len(rest)}", "apply.py refresh --help")
     if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
         expected = "no argument" if name in WITHOUT_TREE else "one TREE"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")

@@ -19,6 +19,9 @@ HELP = {
     "level=": ("LEVEL", "static, import, simulated, hardware; auto (default) is the highest here"),
     "junit=": ("FILE", "write the report as JUnit XML too"),
     "html=": ("FILE", "write the report as one HTML page too"),
+    "to=": ("R", "the release that the new stack is for"),
+    "from=": ("R", "the release whose patches are ported; the closest one if not named"),
+    "accept-lazy-init=": ("DIGEST", "the SHA-256 of a core/_lazy_init.py that no pin knows and that you have read"),
     "json": ("", "print one JSON object, schema 1 (README)"),
     "stacks=": ("DIR", "another folder with patches/ and series/"),
     "help": ("", "this text"),
@@ -36,7 +39,7 @@ def overview(about: str, verbs: Mapping[str, str]) -> str:
 
 def of_verb(name: str, what: str, options: Sequence[str], takes_tree: bool) -> str:
     """Return the help of one verb; an option that takes a value ends in `=`, as getopt has it."""
-    tree = " TREE" if takes_tree else ""
+    tree = {"refresh": " RELEASE WORKTREE"}.get(name, " TREE" if takes_tree else "")
     lines = [f"usage: apply.py {name} [OPTIONS]{tree}", "", what, "", "options:"]
     for option in options:
         value, text = HELP[option]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from verify import child
@@ -12,6 +13,9 @@ _SECONDS = 60.0
 _HOW = "by importing the real modules, with stand-ins for torch and the card"
 # Isolated from the user's settings, and no site-packages: nothing that is installed can take part.
 _OPTIONS = ("-I", "-S", "-W", "ignore")
+
+NAMES = ("_lazy_init", "_lazy_call", "_is_in_bad_fork", "is_initialized", "musart")
+"""What the releases that have a stack bind off core/_lazy_init; those before 2.7.1 bind only some of it."""
 
 IMPORTS = "package-imports"
 CLAIMS = {
@@ -26,7 +30,7 @@ CLAIMS = {
     "star-import": "from torch_musa import * works",
     "dir": "dir(torch_musa) works",
     "names-are-the-functions": "_lazy_init, _lazy_call, _is_in_bad_fork, is_initialized and musart "
-    "are the objects of core._lazy_init",
+    "are the objects of core._lazy_init, as far as the release has them",
     "submodule-stays": "torch_musa.core._lazy_init stays the submodule",
     "asked-during-import": "the flag and an unknown name can be asked for while the package is imported",
     "initialized-in-a-thread": "an initialization in one thread is seen by the others",
@@ -37,11 +41,11 @@ CLAIMS = {
 }
 
 
-def check_import(tree_root: Path, python: str) -> list[Finding]:
+def check_import(tree_root: Path, python: str, names: Sequence[str] = NAMES) -> list[Finding]:
     """Run the checks of the import level in one child interpreter.
 
     tree_root: the folder that holds torch_musa; nothing is written there.
-    python: the interpreter; it needs no torch.
+    python: the interpreter; it needs no torch. names: those that the package must bind off core/_lazy_init.
     Returns one finding for each check, in the order of CLAIMS. When the package cannot be imported,
     the first finding is refuted with the reason and the others did not run; when the interpreter
     does not get as far as the tree, none did.
@@ -50,7 +54,7 @@ def check_import(tree_root: Path, python: str) -> list[Finding]:
     result = child.run(
         python,
         _SCRIPT,
-        [str(tree_root.absolute())],
+        [str(tree_root.absolute()), *names],
         seconds=_SECONDS,
         options=_OPTIONS,
         progress=ready.append,

@@ -127,9 +127,13 @@ class _Climber(NamedTuple):
                 yield finding._replace(optional=finding.status is Status.NOT_RUN)
 
     def _import(self) -> list[Finding]:
-        from verify.imported import check_import
+        from stack.defect import read_init
+        from verify.imported import NAMES, check_import
 
-        return check_import(self._side("imported"), self.python)
+        # Where the unpatched side is known, it tells which names the fix must keep.
+        before = (self.subject.unpatched or {}).get("torch_musa/__init__.py")
+        names = [name for name in NAMES if before is None or name in read_init(before).names]
+        return check_import(self._side("imported"), self.python, names)
 
     def _simulated(self) -> Iterator[Finding]:
         from verify.simulated import Sides, check_simulated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,9 +35,9 @@ class Glimpse:
     def __init__(self, module: str) -> None:
         package = sys.modules["torch_musa"]
         self.module = module
-        # is_initialized is bound by the same block as the forwarder: from there on the flag must be
+        # _lazy_init is bound by the same block as the forwarder, in every release: from there on the flag must be
         # there.
-        self.after_block = "is_initialized" in vars(package)
+        self.after_block = "_lazy_init" in vars(package)
         self.flag = _ask_safely(package, "_initialized")
         self.unknown = _ask_safely(package, UNKNOWN)
 
@@ -44,7 +45,8 @@ class Glimpse:
 class Scene:
     """The imported package and what stands around it, as every check gets it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: Sequence[str] = ()) -> None:
+        self.names = names  # what the package must bind off core/_lazy_init
         self.extension = extension.Extension(lambda card: finder.Anything(f"generator {card}"))
         self.glimpses: list[Glimpse] = []
         answers = {
