@@ -128,11 +128,11 @@ class _Climber(NamedTuple):
 
     def _import(self) -> list[Finding]:
         from stack.defect import read_init
-        from verify.imported import NAMES, check_import
+        from verify.imported import ALWAYS, NAMES, check_import
 
         # Where the unpatched side is known, it tells which names the fix must keep.
         before = (self.subject.unpatched or {}).get("torch_musa/__init__.py")
-        names = [name for name in NAMES if before is None or name in read_init(before).names]
+        names = ALWAYS if before is None else [name for name in NAMES if name in read_init(before).names]
         return check_import(self._side("imported"), self.python, names)
 
     def _simulated(self) -> Iterator[Finding]:
