@@ -2,80 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stack.commands import Proof, apply
 from stack.digest import sha256
 from stack.errors import Exit, Refused, StackError, Usage
-from stack.outcome import Outcome
-from stack.port import UNKNOWN_COMMIT, Ask, port, torch_of
+from stack.port import UNKNOWN_COMMIT, torch_of
 from stack.store import Store
-from tests.conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, STACKS, RunCli, contents, copy_specimen
+from tests.conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, STACKS, RunCli, copy_specimen
+from tests.port_bench import ALL, BLOCK, EDIT, FOUR, OLD, OLDER_BLOCK, ONE_LINE, Bench, Text, swap
 from tests.stacks import git
 from tests.test_export import patched_specimen, repository
-from verify.port_command import lint_files, prove
-
-IMPORT = functools.partial(prove, level="import")
-BLOCK = (
-    "from .core._lazy_init import (\n    _lazy_init,\n    _lazy_call,\n    _initialized,\n    _is_in_bad_fork,\n"
-    "    is_initialized,\n    musart,\n)\n"
-)
-ONE_LINE = "from .core._lazy_init import {}\n"
-FOUR = "_lazy_init, _initialized, _is_in_bad_fork, is_initialized"
-# A release for torch 2.0 binds fewer names, and nobody misses them.
-OLD = 'TORCH_MIN_VERSION = "2.0.0"\n'
-OLDER_BLOCK = 'TORCH_MIN_VERSION = "2.5.0"\n' + ONE_LINE.format(FOUR)
-ALL = "_lazy_init, _lazy_call, _initialized, _is_in_bad_fork, is_initialized, musart"
-EDIT = "# An edit of the fork's own.\n"
-Text = Callable[[str], str]
-
-
-class Bench:
-    """A specimen tree, edited, and a stacks folder to write into."""
-
-    def __init__(self, where: Path, stacks: Path = STACKS) -> None:
-        self.stacks = where / "stacks"
-        shutil.copytree(stacks, self.stacks)
-        self.tree = copy_specimen(where / "tree")
-        self.before = contents(self.stacks)
-
-    def edit(self, path: str, change: Text) -> None:
-        file = self.tree / path
-        text = file.read_bytes().decode()
-        assert change(text) != text
-        file.write_bytes(change(text).encode())
-
-    def port(self, name: str = "2.7.2", prove: Any = IMPORT, **ask: str | None) -> Outcome:
-        wanted = Ask(name, ask.get("source"), ask.get("accept"))
-        tree = contents(self.tree)
-        try:
-            return port(str(self.tree), Store(str(self.stacks)), wanted, prove)
-        finally:
-            assert contents(self.tree) == tree, "a port only reads the tree"
-
-    @property
-    def untouched(self) -> bool:
-        return contents(self.stacks) == self.before
-
-    def files(self, name: str = "2.7.2") -> dict[str, bytes]:
-        found = contents(self.stacks).items()
-        return {label: data for label, (data, _) in found if f"/{name}" in label and data is not None}
+from verify.port_command import lint_files
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def swap(block: str) -> Text:
-    return lambda text: text.replace(BLOCK, block)
 
 
 PORTED: dict[str, Text] = {
