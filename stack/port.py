@@ -78,8 +78,8 @@ def _read(tree: Tree, store: Store) -> tuple[dict[str, Entry], Release]:
         raise Environment(f"{tree.root}: {JOURNAL}: a run is at work here, or was cut off", "Run unapply first.")
     entries = tree.read_all(sorted({*store.paths, INIT, LAZY_INIT}))
     state = identify(store, {path: entries[path] for path in store.paths})
-    if state.standing is Standing.FIXED:
-        raise Refused(f"{tree.root}: fixed upstream, needs no stack: {state.note}")
+    if state.standing in (Standing.FIXED, Standing.FORKED):
+        raise Refused(f"{tree.root}: {state.standing.value}, needs no stack: {state.note}")
     if state.standing is Standing.OTHER or any(entries[path].kind is not Kind.FILE for path in (INIT, LAZY_INIT)):
         raise Refused(*refusal(state, tree))
     assert state.release is not None

@@ -28,22 +28,27 @@ def record_files(name: str, images: Images) -> dict[str, bytes]:
     """Return the pins and the line digests of a release by their labels."""
     pins = {side: {path: sha256(data) for path, data in images._asdict()[side].items()} for side in images._fields}
     files = {f"patches/{name}/{side}.sha256": format_pins(pins[side]) for side in images._fields}
-    return {**files, f"patches/{name}/fingerprint.json": format_fingerprint(images.base)}
+    return {**files, f"patches/{name}/fingerprint.json": format_fingerprint(images)}
 
 
-def format_fingerprint(images: Mapping[str, bytes]) -> bytes:
+def format_fingerprint(images: Images) -> bytes:
     """Return fingerprint.json for the files of a base, in their order."""
     return format_json(fingerprints(images))
 
 
-def fingerprints(images: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return what fingerprint.json has for the files of a base."""
-    return {path: _fingerprint(data) for path, data in images.items()}
+def fingerprints(images: Images) -> dict[str, Any]:
+    """Return what fingerprint.json has for the files of a base: their digests, those of the result, and the lines'."""
+    return {path: _fingerprint(data, images.result.get(path)) for path, data in images.base.items()}
 
 
-def _fingerprint(data: bytes) -> dict[str, Any]:
+def _fingerprint(data: bytes, after: bytes | None) -> dict[str, Any]:
     lines = [line_digest(line) for line in split_lines(data)]
-    return {"size": len(data), "sha256": sha256(data), "git_blob": git_blob(data), "lines": lines}
+    result = None if after is None else _digests(after)
+    return {"size": len(data), **_digests(data), "result": result, "lines": lines}
+
+
+def _digests(data: bytes) -> dict[str, str]:
+    return {"sha256": sha256(data), "git_blob": git_blob(data)}
 
 
 def format_json(value: Mapping[str, Any]) -> bytes:

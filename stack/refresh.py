@@ -162,7 +162,7 @@ def _files(source: Source, release: Release) -> dict[str, bytes | None]:
 def _records(release: Release, images: Images) -> dict[str, bytes]:
     """Return pins and line digests; fingerprint.json as it is when it says the same in another order."""
     files = record_files(release.name, images)
-    if dict(release.fingerprint) == fingerprints(images.base):
+    if dict(release.fingerprint) == fingerprints(images):
         label = f"{release.label}/fingerprint.json"
         files[label] = release.read(label)
     return files

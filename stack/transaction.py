@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from stack.digest import sha256
 from stack.errors import Environment, Refused
@@ -50,6 +50,9 @@ def commit(tree: Tree, plan: Plan, finish: Callable[[], None] | None = None) -> 
         with _journal(tree) as handle:
             _run(tree, handle, plan, finish)
             done = True
+            if finish is None:  # what git moves is no more durable than git makes it
+                with suppress(OSError):  # unsynced, the change could be taken back after a power cut, no more
+                    os.fsync(handle)
     except OSError as error:
         raise _cannot(tree, error, done) from error
 
@@ -80,9 +83,8 @@ def _run(tree: Tree, handle: int, plan: Plan, finish: Callable[[], None] | None)
         with shielded() if finish else nullcontext():
             if finish:
                 finish()
-            # The point of no return: without a record, what is in place stays, also after a power cut.
+            # The point of no return: without a record, what is in place stays.
             os.unlink("record", dir_fd=handle)
-            os.fsync(handle)
     except BaseException:
         if "record" in os.listdir(handle):  # an interrupt may come just after it went
             _undo_shielded(tree, handle, record)

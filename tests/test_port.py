@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.commands import Proof, apply
+from stack.commands import How, Proof, apply
 from stack.digest import sha256
 from stack.errors import Exit, Refused, StackError, Usage
 from stack.port import UNKNOWN_COMMIT, torch_of
@@ -58,7 +58,7 @@ def test_ports_with_proof(bench: Bench, change: Text) -> None:
     assert (outcome.exit, outcome.outcome) == (Exit.DONE, "ported")
     store = Store(str(bench.stacks))
     assert lint_files("2.7.2", bench.files()) == []
-    apply(str(bench.tree), store, "2.7.2", False, None, False)
+    apply(str(bench.tree), store, How("2.7.2"))
     after = (bench.tree / INIT).read_text()
     assert after.count("def __getattr__(name):\n") == 1 and "    _initialized" not in after.split("def __getattr__")[0]
     apart = copy_specimen(bench.tree.parent / "apart") / INIT
@@ -165,7 +165,7 @@ def test_the_update_is_dated_today_and_never_before_the_patch(bench: Bench, monk
 def test_refuses_a_known_base_and_a_patched_one(bench: Bench) -> None:
     with pytest.raises(Refused, match=r"is 2\.7\.1\+specimen by digest \(pristine\): it has a stack"):
         bench.port()
-    apply(str(bench.tree), Store(str(bench.stacks)), None, False, None, False)
+    apply(str(bench.tree), Store(str(bench.stacks)), How())
     with pytest.raises(Refused, match=r"by digest \(applied\): it has a stack"):
         bench.port()
     assert bench.untouched
@@ -173,14 +173,14 @@ def test_refuses_a_known_base_and_a_patched_one(bench: Bench) -> None:
 
 def test_refuses_a_fixed_tree(bench: Bench) -> None:
     bench.edit(INIT, lambda text: patched_specimen("2.7.1+specimen")[INIT].decode() + EDIT)
-    with pytest.raises(Refused, match="fixed upstream, needs no stack"):
+    with pytest.raises(Refused, match="applied to a fork, needs no stack"):
         bench.port()
 
 
 def test_refuses_a_tree_that_is_patched_but_for_its_test(bench: Bench) -> None:
-    apply(str(bench.tree), Store(str(bench.stacks)), None, False, None, False)
+    apply(str(bench.tree), Store(str(bench.stacks)), How())
     bench.edit(OLD_TEST, lambda text: text + EDIT)
-    with pytest.raises(Refused, match="needs no stack: the flag is forwarded"):
+    with pytest.raises(Refused, match="needs no stack: the stack is in"):
         bench.port()
 
 

@@ -113,7 +113,7 @@ def test_an_amended_message_changes_its_own_patch_alone(desk: Desk) -> None:
 def test_amended_content_changes_its_patch_and_the_result_pins(desk: Desk) -> None:
     desk.amend(2, lambda: _replace(desk.tree / INIT, "would keep the value from", "would keep its value from"))
     desk.refresh()
-    assert desk.changed() == {f"{FOLDER}/{FIRST}": "changed", f"{FOLDER}/result.sha256": "changed"}
+    assert desk.changed() == {f"{FOLDER}/{name}": "changed" for name in (FIRST, "fingerprint.json", "result.sha256")}
     assert _applies(desk)
 
 
@@ -126,7 +126,7 @@ def test_the_blob_ids_of_later_patches_follow(desk: Desk) -> None:
     desk.before = contents(desk.stacks)
     desk.amend(3, lambda: _replace(desk.tree / INIT, "would keep the value from", "would keep its value from"))
     desk.refresh()
-    changed = {f"{FOLDER}/{name}": "changed" for name in (FIRST, fourth.name, "result.sha256")}
+    changed = {f"{FOLDER}/{name}": "changed" for name in (FIRST, fourth.name, "fingerprint.json", "result.sha256")}
     assert desk.changed() == changed
     lines = list(zip(old.splitlines(), fourth.read_bytes().splitlines(), strict=True))
     assert [one[:6] for one, other in lines if one != other] == [b"index "]
