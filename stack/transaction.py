@@ -98,14 +98,24 @@ def _undo_shielded(tree: Tree, handle: int, record: Record) -> None:
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Hold back the signals that end a run: impatience must not leave half a tree."""
-    from signal import SIG_BLOCK, SIG_SETMASK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
+    """Hold back the signals that end a run: impatience must not leave half a tree.
 
-    before = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM, SIGHUP))
+    By handlers, not by a mask: a mask is a thread's own, and a signal for the process finds another thread.
+    """
+    import signal
+
+    held: list[int] = []
+    before = {}
+    with suppress(ValueError):  # Python interrupts the main thread alone, and only there are handlers set
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            before[number] = signal.signal(number, lambda number, frame: held.append(number))
     try:
         yield
     finally:
-        pthread_sigmask(SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number in dict.fromkeys(held):
+            signal.raise_signal(number)
 
 
 @contextmanager
