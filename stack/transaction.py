@@ -114,8 +114,8 @@ def shielded() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for number in dict.fromkeys(held):
-            signal.raise_signal(number)
+        for late in dict.fromkeys(held):
+            signal.raise_signal(late)
 
 
 @contextmanager
