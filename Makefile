@@ -46,20 +46,26 @@ check: setup ## Run every check: ruff, mypy, the lint of the stacks, all tests.
 	$(RUN) -m mypy --strict apply.py stack verify
 	$(RUN) apply.py lint
 	$(RUN) apply.py lint --stacks $(SPECIMEN_STACKS)
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n 2 --dist loadfile
+
+# What can differ between Pythons and between unidiffs: the engine, its command line, and what reads sources.
+ENGINE := series pins paths patch hunk header state plan transaction interrupts journal quilt cli lint start_up \
+    fork gitwork defect static scan imported
 
 .PHONY: check-pythons
-check-pythons: ## Run the engine's tests on each of PYTHONS, Python 3.10 with the unidiff and GitPython of Debian.
-	@for python in $(PYTHONS); do \
-	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	    unidiff=run; if [ "$$version" = 3.10 ]; then unidiff=debian; fi; \
-	    $(MAKE) --no-print-directory engine-tests PYTHON="$$python" VENV=".venv-$$version" \
-	        REQUIREMENTS="requirements/$$unidiff.txt requirements/dev.txt"; \
-	done
+check-pythons: ## Run the engine's tests on each of PYTHONS at once, Python 3.10 with the unidiff and GitPython of Debian.
+	@$(MAKE) --no-print-directory -j $(words $(PYTHONS)) $(PYTHONS:%=on-%)
+
+.PHONY: $(PYTHONS:%=on-%)
+$(PYTHONS:%=on-%): on-%:
+	@version=$$($* -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	unidiff=run; if [ "$$version" = 3.10 ]; then unidiff=debian; fi; \
+	$(MAKE) --no-print-directory engine-tests PYTHON="$*" VENV=".venv-$$version" \
+	    REQUIREMENTS="requirements/$$unidiff.txt requirements/dev.txt"
 
 .PHONY: engine-tests
 engine-tests: setup
-	$(RUN) -m pytest -m 'not torch and not chromium and not distro'
+	$(RUN) -m pytest -m 'not torch and not chromium and not distro' $(ENGINE:%=tests/test_%.py)
 
 .PHONY: bench
 bench: setup ## Time apply beside quilt, git am and patch, and how it grows.

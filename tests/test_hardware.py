@@ -47,16 +47,13 @@ def python(environment: Path) -> Path:
     return environment / "bin" / "python"
 
 
-# The highest level is what auto takes, too: one of the two runs asks for it by name, the other leaves the choice.
-@pytest.mark.parametrize(("installed", "level"), [("unpatched", "hardware"), ("patched", "auto")])
-def test_green_with_the_fix_and_red_without_it(
-    python: Path, environment: Path, tmp_path: Path, installed: str, level: str
+def test_auto_takes_the_hardware_green_with_the_fix_and_red_without_it(
+    python: Path, environment: Path, tmp_path: Path
 ) -> None:
     tree = patched(tmp_path / "tree")
-    package = unpatched(tmp_path / "base") if installed == "unpatched" else tree
-    where = standin_install.install(environment, package)
+    where = standin_install.install(environment, unpatched(tmp_path / "base"))
     before = snapshot(where), snapshot(tree)
-    code, outcome = verify(python, tree, "--level", level)
+    code, outcome = verify(python, tree)
     found = hardware(outcome)
     assert [f for f in found if f["status"] != "proven"] == []
     assert code == 0

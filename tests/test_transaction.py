@@ -106,7 +106,7 @@ def test_any_name_of_the_tree_will_do(tmp_path: Path, run_cli: RunCli, name: str
 
 def test_a_name_that_is_no_text_will_do(tmp_path: Path) -> None:
     tree = copy_specimen(tmp_path / os.fsdecode(b"tree-\xff"))
-    argv = [sys.executable, str(ROOT / "apply.py"), "apply", "--stacks", str(STACKS), str(tree)]
+    argv = [sys.executable, str(ROOT / "apply.py"), "apply", "--tests=none", "--stacks", str(STACKS), str(tree)]
     for encoding in ("utf-8", "ascii", "latin-1"):
         done = subprocess.run(argv, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -251,7 +251,16 @@ def test_a_second_run_is_told_to_wait(specimen: Path, run_cli: RunCli) -> None:
 
 
 def test_of_twenty_runs_at_once_one_applies(specimen: Path) -> None:
-    argv = [sys.executable, str(ROOT / "apply.py"), "apply", "--json", "--stacks", str(STACKS), str(specimen)]
+    argv = [
+        sys.executable,
+        str(ROOT / "apply.py"),
+        "apply",
+        "--tests=none",
+        "--json",
+        "--stacks",
+        str(STACKS),
+        str(specimen),
+    ]
     runs = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(20)]
     results = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
     outcomes = sorted(result["outcome"] for result in results)
