@@ -8,23 +8,19 @@ import sys
 if sys.version_info < (3, 10):  # noqa: UP036 - the one line that an old Python must reach
     sys.exit("apply.py: needs Python 3.10 or later, this is " + sys.version.split()[0])
 
-# getopt, not argparse: argparse and its help machinery take as long as all else that apply does.
 import gc
-import getopt
 import os
-from collections.abc import Callable, Mapping
-from typing import TextIO
+from collections.abc import Mapping
 
-from stack import commands
+from stack import cli, commands
 from stack.errors import Exit, StackError, Usage
-from stack.outcome import Outcome, to_json, to_text
+from stack.outcome import Outcome
 from stack.store import Store
 
 # realpath: a link to this file may stand in a directory of programs.
 HERE = os.path.dirname(os.path.realpath(__file__))
 
 Options = Mapping[str, str]
-"""The options given, by name without dashes; a flag has the value ''."""
 
 
 def apply(tree: str, store: Store, options: Options) -> Outcome:
@@ -101,69 +97,19 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
     return lint_command(store)
 
 
-Verb = Callable[[str, Store, Options], Outcome]
-VERBS: dict[str, Verb] = {
-    verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, releases, lint)
-}
-WITHOUT_TREE = ("releases", "lint")
-EVERYWHERE = ("json", "stacks=", "help")
-OPTIONS = {
-    "apply": ("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
-    "verify": ("level=", "junit=", "html="),
-    "port": ("to=", "from=", "accept-lazy-init="),
-}
-LEVELS = ("auto", "hardware", "simulated", "import", "static")
-VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS}
-
-
-def usage(name: str) -> str:
-    """Return the help of one verb, or of all."""
-    from stack.usage import of_verb, overview
-
-    what = {verb: run.__doc__ or "" for verb, run in VERBS.items()}
-    if not name:
-        return overview(__doc__ or "", what)
-    known = (*OPTIONS.get(name, ()), *EVERYWHERE)
-    return of_verb(name, what[name], known, name not in WITHOUT_TREE)
-
-
-def parse(argv: list[str]) -> tuple[str, str, dict[str, str]]:
-    """Return verb, TREE and options; raise Usage for a command line that is not one."""
-    name = argv[0] if argv else ""
-    if name in ("-h", "--help"):
-        return "", "", {"help": ""}
-    if name not in VERBS:
-        raise Usage(f"{name or 'no verb'}: expected one of {', '.join(VERBS)}", "apply.py --help")
-    try:
-        known = [*OPTIONS.get(name, ()), *EVERYWHERE]
-        pairs, rest = getopt.gnu_getopt(argv[1:], "h", known)
-    except getopt.GetoptError as error:
-        raise Usage(f"{name}: {error}", f"apply.py {name} --help") from error
-    options = {option.lstrip("-").replace("h", "help", option == "-h"): value for option, value in pairs}
-    for option, value in options.items():
-        if f"{option}=" in known and not value:
-            raise Usage(f"{name}: --{option} has an empty value", f"apply.py {name} --help")
-    if name == "refresh" and len(rest) == 2:
-        options["release"] = rest.pop(0)
-    elif name == "refresh" and "help" not in options:
-        raise Usage(f"refresh: expected RELEASE and WORKTREE, got {len(rest)}", "apply.py refresh --help")
-    if "help" not in options and len(rest) != (name not in WITHOUT_TREE):
-        expected = "no argument" if name in WITHOUT_TREE else "one TREE"
-        raise Usage(f"{name}: expected {expected}, got {len(rest)}", f"apply.py {name} --help")
-    for option, values in VALUES.items():
-        if options.get(option, values[0]) not in values:
-            raise Usage(f"--{option} {options[option]}: expected one of {', '.join(values)}")
-    return name, rest[0] if rest else "", options
+RUN = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, releases, lint)}
 
 
 def main(argv: list[str]) -> int:
     """Run one command; return its exit code. The one place where errors become messages."""
     name, tree, options = argv[0] if argv else "", "", {"json": ""} if "--json" in argv else {}
     try:
-        name, tree, options = parse(argv)
+        name, tree, options = cli.parse(argv)
         if "help" in options:
-            return write(sys.stdout, usage(name), Exit.DONE)
-        outcome = VERBS[name](tree, Store(options.get("stacks", HERE)), options)
+            from stack.usage import usage
+
+            return cli.write(sys.stdout, usage(__doc__ or "", name), Exit.DONE)
+        outcome = RUN[name](tree, Store(options.get("stacks", HERE)), options)
     except StackError as error:
         data = error.data
         outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None, data=data)
@@ -175,43 +121,11 @@ def main(argv: list[str]) -> int:
 
         traceback.print_exc()
         outcome = Outcome(name, Exit.BUG, "error", f"a bug of ours: {error!r}")
-    return report(outcome, "json" in options)
-
-
-def report(outcome: Outcome, as_json: bool) -> int:
-    """Print the outcome; return its exit code."""
-    text = to_json(outcome) if as_json else to_text(outcome)
-    stream = sys.stdout if as_json or outcome.outcome != "error" else sys.stderr
-    return write(stream, text, outcome.exit)
-
-
-def write(stream: TextIO | None, text: str, code: Exit) -> int:
-    """Print text; return the code, or ENVIRONMENT when a result could not be printed.
-
-    A reader that has gone is no error, nor is a stream that was closed from the start (then None).
-    """
-    if stream is None:
-        return int(code)
-    try:
-        # A path need not be text in the encoding of the terminal.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
-        stream.write(text)
-        stream.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return int(code or Exit.ENVIRONMENT)
-    return int(code)
-
-
-def keep_standard_descriptors() -> None:
-    """Fill the descriptors 0 to 2 that were closed from the start: a tree or a pipe must not get their numbers."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
+    return cli.report(outcome, "json" in options)
 
 
 if __name__ == "__main__":
-    keep_standard_descriptors()
+    cli.keep_standard_descriptors()
     gc.disable()  # a run this short leaves no cycles worth the search for them
-    sys.exit(main(sys.argv[1:]))
+    # All is written and closed; to take every module down in good order would take longer than to apply a patch.
+    os._exit(main(sys.argv[1:]))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
+from stack.cli import EVERYWHERE, VERBS
 from stack.errors import MEANING
 
 HELP = {
@@ -28,20 +27,23 @@ HELP = {
 }
 
 
-def overview(about: str, verbs: Mapping[str, str]) -> str:
-    """Return the help of the whole command; verbs maps each verb to what it does."""
+def usage(about: str, name: str) -> str:
+    """Return the help of one verb, or with an empty name of all, about being what the command is for."""
+    return _of_verb(name) if name else _overview(about)
+
+
+def _overview(about: str) -> str:
     lines = [about, "", "usage: apply.py VERB [OPTIONS] [TREE]", "", "verbs:"]
-    lines += [f"  {name:<10}{what}" for name, what in verbs.items()]
+    lines += [f"  {name:<10}{verb.what}" for name, verb in VERBS.items()]
     lines += ["", "apply.py VERB --help tells a verb's options.", "", "exit codes:"]
     lines += [f"  {code.value:<10}{meaning}" for code, meaning in MEANING.items()]
     return "\n".join(lines) + "\n"
 
 
-def of_verb(name: str, what: str, options: Sequence[str], takes_tree: bool) -> str:
-    """Return the help of one verb; an option that takes a value ends in `=`, as getopt has it."""
-    tree = {"refresh": " RELEASE WORKTREE"}.get(name, " TREE" if takes_tree else "")
-    lines = [f"usage: apply.py {name} [OPTIONS]{tree}", "", what, "", "options:"]
-    for option in options:
+def _of_verb(name: str) -> str:
+    verb = VERBS[name]
+    lines = [" ".join(["usage: apply.py", name, "[OPTIONS]", *verb.arguments]), "", verb.what, "", "options:"]
+    for option in (*verb.options, *EVERYWHERE):
         value, text = HELP[option]
         lines.append(f"  --{option.rstrip('=') + ' ' + value:<18}{text}")
     return "\n".join(lines) + "\n"

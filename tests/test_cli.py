@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from conftest import INIT, ROOT, STACKS, RunCli, copy_specimen, snapshot
 
+from stack import cli
 from stack.errors import MEANING
 
 KEYS = ["schema", "command", "exit", "outcome", "message", "tip", "tree", "state", "claims", "data"]
 STATE_KEYS = ["standing", "release", "applied", "total", "note", "interrupted", "files"]
 FILE_KEYS = ["path", "kind", "steps", "line", "note"]
-VERBS = ("apply", "unapply", "status", "releases", "lint")
+VERBS = tuple(cli.VERBS)
 
 JSON: dict[str, tuple[tuple[str, ...], int, str]] = {
     "apply": (("apply", "TREE"), 0, "applied"),
@@ -157,24 +158,23 @@ def test_an_unreadable_tree_is_an_environment(specimen: Path, run_cli: RunCli) -
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_lists_the_options_that_the_verb_takes(run_cli: RunCli, verb: str) -> None:
-    import apply
-
     for option in ("--help", "-h"):
         ran = run_cli(verb, option)
         assert (ran.code, ran.stderr) == (0, "")
-    for name in (*apply.OPTIONS.get(verb, ()), *apply.EVERYWHERE):
+    for name in (*cli.VERBS[verb].options, *cli.EVERYWHERE):
         assert f"  --{name.rstrip('=')} " in ran.stdout
-    assert ("TREE" in ran.stdout.split("\n")[0]) == (verb not in apply.WITHOUT_TREE)
+    assert ran.stdout.split("\n")[0].endswith(" ".join(["[OPTIONS]", *cli.VERBS[verb].arguments]))
 
 
 def test_the_overview_tells_every_verb_and_the_exit_codes(run_cli: RunCli) -> None:
     import apply
 
+    assert list(apply.RUN) == list(cli.VERBS)
     ran = run_cli("--help")
     assert ran.code == 0
     table = re.findall(r"^  (\d+) +(.*)$", ran.stdout, re.M)
     assert table == [(str(code.value), meaning) for code, meaning in MEANING.items()]
-    assert all(f"\n  {verb} " in ran.stdout for verb in apply.VERBS)
+    assert all(f"\n  {verb} " in ran.stdout for verb in cli.VERBS)
 
 
 @pytest.mark.parametrize("args", [("status",), ("status", "--json"), ("apply", "--help")])

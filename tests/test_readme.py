@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stack import cli
 from stack.errors import MEANING
 from stack.outcome import Outcome
 from stack.state import Standing
@@ -90,9 +91,7 @@ def test_states_are_those_of_the_code() -> None:
 
 
 def test_every_verb_is_told() -> None:
-    import apply
-
-    for verb in apply.VERBS:
+    for verb in cli.VERBS:
         assert re.search(rf"`(apply\.py )?{verb}[ `]", README), verb
 
 

@@ -1,0 +1,118 @@
+"""The command line as data, and how it is read and answered. apply.py has the verbs themselves."""
+
+from __future__ import annotations
+
+# getopt, not argparse: argparse and its help machinery take as long as all else that apply does.
+import getopt
+import os
+import sys
+from typing import NamedTuple, TextIO
+
+from stack.errors import Exit, Usage
+from stack.outcome import Outcome, to_json, to_text
+
+EVERYWHERE = ("json", "stacks=", "help")
+LEVELS = ("auto", "hardware", "simulated", "import", "static")
+VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS}
+
+
+class Verb(NamedTuple):
+    """One verb: what it does, its arguments, and its own options as getopt has them (`=`: takes a value)."""
+
+    what: str
+    arguments: tuple[str, ...] = ("TREE",)
+    options: tuple[str, ...] = ()
+
+
+VERBS = {
+    "apply": Verb(
+        "apply the stack of the release that TREE is, whole or not at all",
+        options=("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
+    ),
+    "unapply": Verb("take the stack out again: the exact bytes and modes of the release"),
+    "status": Verb("name the release, the state, and what each touched file is"),
+    "verify": Verb(
+        "prove or refute the fix in TREE as it stands, patched or not, and write nothing into it",
+        options=("level=", "junit=", "html="),
+    ),
+    "scan": Verb("list each name that TREE imports from a module that rebinds it: the class of this bug"),
+    "port": Verb(
+        "cut a stack for TREE, which no pin matches: the fix as a syntax-aware edit, proven, then written as a release",
+        options=("to=", "from=", "accept-lazy-init="),
+    ),
+    "refresh": Verb(
+        "write the stack of RELEASE anew from the git work tree WORKTREE, whose commits are the patches",
+        ("RELEASE", "WORKTREE"),
+    ),
+    "releases": Verb("list the releases that have a stack", ()),
+    "lint": Verb("judge the stacks themselves, and report every finding", ()),
+}
+
+
+class Parsed(NamedTuple):
+    """A command line: the verb, its last argument, and the options by name without dashes ('' for a flag)."""
+
+    verb: str
+    tree: str
+    options: dict[str, str]
+
+
+def parse(argv: list[str]) -> Parsed:
+    """Return the parsed command line; raise Usage for one that is none. A RELEASE argument becomes an option."""
+    name = argv[0] if argv else ""
+    if name in ("-h", "--help"):
+        return Parsed("", "", {"help": ""})
+    if name not in VERBS:
+        raise Usage(f"{name or 'no verb'}: expected one of {', '.join(VERBS)}", "apply.py --help")
+    help_tip = f"apply.py {name} --help"
+    known = [*VERBS[name].options, *EVERYWHERE]
+    try:
+        pairs, rest = getopt.gnu_getopt(argv[1:], "h", known)
+    except getopt.GetoptError as error:
+        raise Usage(f"{name}: {error}", help_tip) from error
+    options = {"help" if option == "-h" else option[2:]: value for option, value in pairs}
+    for option, value in options.items():
+        if f"{option}=" in known and not value:
+            raise Usage(f"{name}: --{option} has an empty value", help_tip)
+        if value and value not in VALUES.get(option, (value,)):
+            raise Usage(f"--{option} {value}: expected one of {', '.join(VALUES[option])}")
+    wanted = VERBS[name].arguments
+    if "help" not in options and len(rest) != len(wanted):
+        expected = f"one {wanted[0]}" if len(wanted) == 1 else " and ".join(wanted) or "no argument"
+        raise Usage(f"{name}: expected {expected}, got {len(rest)}", help_tip)
+    if len(rest) == 2:
+        options["release"] = rest[0]
+    return Parsed(name, rest[-1] if rest else "", options)
+
+
+def report(outcome: Outcome, as_json: bool) -> int:
+    """Print the outcome; return its exit code."""
+    text = to_json(outcome) if as_json else to_text(outcome)
+    stream = sys.stdout if as_json or outcome.outcome != "error" else sys.stderr
+    return write(stream, text, outcome.exit)
+
+
+def write(stream: TextIO | None, text: str, code: Exit) -> int:
+    """Print text; return the code, or ENVIRONMENT when a result could not be printed.
+
+    A reader that has gone is no error, nor is a stream that was closed from the start (then None).
+    """
+    if stream is None:
+        return int(code)
+    try:
+        # A path need not be text in the encoding of the terminal.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            return int(code or Exit.ENVIRONMENT)
+    return int(code)
+
+
+def keep_standard_descriptors() -> None:
+    """Fill the descriptors 0 to 2 that were closed from the start: a tree or a pipe must not get their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
