@@ -41,7 +41,7 @@ ABSENT = "0" * 40
 """The blob id that an index line has where the file is absent."""
 _EMPTY = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 _GET_UNIDIFF = "It reads the patches: apt install python3-unidiff, or pip install unidiff."
-_AGAIN = "Export it again: CONTRIBUTING has the command."
+_AGAIN = "apply.py refresh writes the form that is read here (see CONTRIBUTING)."
 
 
 class Hunk(NamedTuple):

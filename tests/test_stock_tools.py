@@ -215,14 +215,3 @@ def test_the_blob_ids_let_git_am_merge_where_the_release_is_in_the_history(
     sound(["git", "commit", "-q", "-a", "-m", "an edit of ours in the context"], tree)
     found, said = run(["git", "am", *options, *map(str, Stack("2.7.1").patches)], tree)
     assert found == code, said
-
-
-@every_release
-def test_the_recipe_of_contributing_exports_the_patches_as_they_are(release: str, tmp_path: Path) -> None:
-    text = (APPLY.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    recipe = text[text.index("    git format-patch") : text.index("> one.patch")]
-    left = _applied(git_am, release, tmp_path)
-    for back, path in enumerate(reversed(Stack(release).patches)):
-        code, said = run(["sh", "-c", recipe], left.tree, env=environment(COMMIT=f"HEAD~{back}"))
-        assert code == 0, said
-        assert said.endswith("\n" + path.read_text(encoding="utf-8"))
