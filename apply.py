@@ -115,6 +115,7 @@ def main(argv: list[str]) -> int:
         outcome = Outcome(name, error.exit, "error", str(error), error.tip, tree or None, data=data)
     except KeyboardInterrupt:
         tip = "Either no part of the change is in, or all of it: apply.py status TREE tells which."
+        tip = tip if name in ("apply", "unapply") else ""
         outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted", tip, tree or None)
     except Exception as error:
         import traceback
