@@ -27,7 +27,10 @@ def apply(tree: str, store: Store, options: Options) -> Outcome:
     """apply the stack of the release that TREE is, whole or not at all"""
     fork, level = "fork" in options, options.get("tests", "auto")
     if fork and ("keep" in options or level in ("none", "static")):
-        raise Usage("--fork needs the proof of the import level at least", "Leave --keep and --tests out.")
+        raise Usage(
+            "--fork needs the proof of the import level at least",
+            "Say --tests import or a higher level, and no --keep.",
+        )
     prove = None
     if level != "none":
         from verify.command import prover

@@ -109,6 +109,8 @@ def _apply(tree: Tree, store: Store, how: How) -> Outcome:
 
 
 def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state: State, how: How) -> Outcome:
+    from shlex import quote
+
     from stack import fork_commands
 
     if not how.fork and state.standing is Standing.DRIFTED:
@@ -116,7 +118,9 @@ def _apply_to_fork(tree: Tree, store: Store, entries: Mapping[str, Entry], state
     planned = fork_commands.plan_for(tree, store, entries, state, how.release)
     if not how.fork:
         message, _ = refusal(state, tree)
-        raise Refused(message, f"No release has these bytes. If the tree is a fork: apply.py apply --fork {tree.root}")
+        raise Refused(
+            message, f"No release has these bytes. If the tree is a fork: apply.py apply --fork {quote(tree.root)}"
+        )
     if not planned.plan.steps:
         return fork_commands.outcome("apply", "already applied", tree, state, planned)
     _check_quilt(tree, entries, state, "quilt push -a --fuzz=0")

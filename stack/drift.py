@@ -48,6 +48,9 @@ def _forked(state: State, found: Mapping[str, Found]) -> State | None:
         return None
     lines = [f"{one.path}:{one.lines[0]}" for one in placed]
     note = f"the stack is in, recovered from the bytes: {', '.join(lines) or 'its files are the pinned ones'}"
+    total = state.total
+    if missing := [one.path for one in state.files if one.spans and one.spans[-1][1] < total]:
+        note += f"; not in, apply --fork would complete it: {', '.join(missing)}"
     return state._replace(standing=Standing.FORKED, note=note)
 
 
@@ -61,8 +64,10 @@ def _fixed_or_drifted(state: State, found: Mapping[str, Found]) -> State:
     if reading.error:
         return state._replace(note=f"{INIT} cannot be read as Python: {reading.error}")
     if reading.reexport_line is None and reading.forwarder_line is not None:
-        note = f"no re-export of the flag, and it is forwarded at line {reading.forwarder_line}"
-        return state._replace(standing=Standing.FIXED, note=f"{note} (by source reading)")
+        note = f"no re-export of the flag, and it is forwarded at line {reading.forwarder_line} (by source reading)"
+        return state._replace(
+            standing=Standing.FIXED, note=f"{note}, by upstream or by a stack that is not one of these"
+        )
     if reading.reexport_line is None:
         return state._replace(note=f"{INIT} does not re-export the flag (by source reading)")
     return state._replace(note=f"the defect is in: {INIT}:{reading.reexport_line} re-exports the flag")

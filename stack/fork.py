@@ -45,12 +45,16 @@ class Placement(NamedTuple):
 
 
 class ForkPlan(NamedTuple):
-    """A plan for a fork: where the hunks go, and the test files that stay as they are, with the reason."""
+    """A plan for a fork: where the hunks go, and the test files that stay as they are, with the reason.
+
+    already: files that the plan leaves as they are since they have what the stack makes of them.
+    """
 
     release: Release
     plan: Plan
     placements: tuple[Placement, ...]
     left_out: tuple[str, ...]
+    already: tuple[str, ...]
 
 
 def plan_fork(
@@ -85,7 +89,9 @@ def plan_fork(
     if any(one.kind not in ("unique", "in already") for one in placed):
         return tuple(placed)
     plan = Plan(_steps(found, images), frozenset(release.about["directories"]))
-    return ForkPlan(release, plan, tuple(placed), tuple(left_out))
+    changed = {step.path for step in plan.steps}
+    in_before = {path for path in images if not reverse and points[path][0].blob != found[path].blob} - changed
+    return ForkPlan(release, plan, tuple(placed), tuple(left_out), tuple(sorted(in_before)))
 
 
 def _changes(release: Release, path: str) -> list[tuple[str, FileChange | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from stack import fork, history
@@ -24,10 +25,13 @@ def drift_report(tree: Tree, store: Store, entries: Mapping[str, Entry], state: 
     changed = next((one for one in state.files if one.path == LAZY_INIT and not one.spans), None)
     if changed or state.release is None:
         return Refused("\n".join([message, *_meaning(tree, entries, state)]), tip)
+    # A mode or line endings that are put right leave nothing to place.
+    if all(one.spans or one.kind != "edited" for one in state.files if not one.path.startswith(fork.TESTS)):
+        return Refused(message, tip)
     placements = _all_placements(state.release, measure(entries))
     lines = [f"  {line}" for placement in placements for line in fork.describe(placement)]
     if placements and choose(tree, store, entries, state, None):
-        tip = f'Every hunk has one exact place: apply.py apply --fork {tree.root}. See "Forks" in the README.'
+        tip = f'Every hunk has one exact place ("Forks" in the README): apply.py apply --fork {quote(tree.root)}'
     elif placements:
         tip = 'The stack does not fit this fork; cut one for it: apply.py port. See "Forks" in the README.'
     return Refused("\n".join([message, *lines]), tip, _data(placements, ()))
@@ -111,6 +115,7 @@ def outcome(command: str, name: str, tree: Tree, state: State, planned: ForkPlan
     lines += [f"  {step.path}: {'removed' if step.after is None else 'written'}" for step in planned.plan.steps]
     lines += [f"  {line}" for placement in planned.placements for line in fork.describe(placement)]
     lines += [f"  left out: {line}" for line in planned.left_out]
+    lines += [f"  as the stack makes it already, and unapply would take it back: {path}" for path in planned.already]
     if proof_message:
         lines += ["  fork: not a pinned result; proven by:", proof_message]
     claims = (Claim("each hunk stands at one exact place, and is found again there on the way back", "by exact match"),)

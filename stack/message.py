@@ -72,6 +72,8 @@ def _version_hint(tree: Tree) -> list[str]:
 def _tip(state: State, tree: Tree) -> str:
     if state.standing is Standing.OTHER:
         return _tip_for_other(tree)
+    if state.standing is Standing.FIXED:
+        return "No stack of this folder is in. If one of your own is, name its folder: --stacks DIR."
     if state.standing is Standing.MIXED:
         return "Restore these files from the release, then run the command again."
     unknown = [evidence for evidence in state.files if not evidence.spans]

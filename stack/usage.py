@@ -45,5 +45,5 @@ def _of_verb(name: str) -> str:
     lines = [" ".join(["usage: apply.py", name, "[OPTIONS]", *verb.arguments]), "", verb.what, "", "options:"]
     for option in (*verb.options, *EVERYWHERE):
         value, text = HELP[option]
-        lines.append(f"  --{option.rstrip('=') + ' ' + value:<18}{text}")
+        lines.append(f"  --{option.rstrip('=') + ' ' + value:<25}{text}")
     return "\n".join(lines) + "\n"

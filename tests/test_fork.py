@@ -65,7 +65,7 @@ def test_applies_proves_and_undoes_where_every_hunk_has_one_place(
     drift(tree)
     before, mode = snapshot(tree), (tree / INIT).stat().st_mode
     code, _, error = cli("apply", str(tree))
-    assert (code, "Every hunk has one exact place: apply.py apply --fork" in error) == (1, True)
+    assert (code, "README): apply.py apply --fork" in error) == (1, True)
     assert snapshot(tree) == before
 
     code, out, _ = cli("apply", "--fork", "--tests=import", str(tree))
@@ -204,6 +204,35 @@ def test_a_forks_own_tests_are_left_out_and_said_to_be(
     code, out, _ = cli("unapply", str(tree))
     assert code == 0
     assert snapshot(tree) == before
+
+
+def test_what_the_fork_has_already_is_named_since_unapply_would_take_it_back(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    lines_above(tree)
+    edit(tree, LAZY, [("global _initialized, _queue_calls", "global _initialized, _queued_calls")])
+    code, out, _ = cli("apply", "--fork", "--tests=import", str(tree))
+    assert code == 0
+    assert f"unapply would take it back: {LAZY}" in out
+
+
+def test_a_fork_that_lacks_a_part_says_which(tmp_path: Path) -> None:
+    tree = unpatched(tmp_path / "tree")
+    lines_above(tree)
+    assert cli("apply", "--fork", "--tests=import", str(tree))[0] == 0
+    edit(tree, LAZY, [("global _initialized, _queued_calls", "global _initialized, _queue_calls")])
+    code, out, _ = cli("status", str(tree))
+    assert f"not in, apply --fork would complete it: {LAZY}" in out
+
+
+@pytest.mark.parametrize("kind", ["line endings", "mode"])
+def test_what_can_be_put_right_is_no_reason_to_fork(tmp_path: Path, kind: str) -> None:
+    tree = unpatched(tmp_path / "tree")
+    if kind == "mode":
+        (tree / INIT).chmod(0o755)
+    else:
+        (tree / INIT).write_bytes((tree / INIT).read_bytes().replace(b"\n", b"\r\n"))
+    code, _, error = cli("apply", str(tree))
+    assert (code, "--fork" in error, "port" in error.split("TIP")[1]) == (1, False, False)
 
 
 def test_nothing_is_written_that_the_proof_does_not_turn_green(tmp_path: Path) -> None:
