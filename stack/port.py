@@ -24,6 +24,7 @@ from stack.port_work import Work, stack_files, work_on
 from stack.records import created, folders_of, format_json, plan_files, told
 from stack.state import INIT, LAZY_INIT, Standing, identify
 from stack.store import Release, Store
+from stack.sums import with_sums
 from stack.transaction import commit
 from stack.tree import Entry, Kind, Tree
 
@@ -188,9 +189,9 @@ def _written(
 ) -> Outcome:
     with Tree(store.stacks) as tree, locked(tree) as have_lock:
         recover(tree, have_lock)
-        plan = plan_files(tree, files)
-        taken = [step.path for step in plan.steps if step.before.kind is not Kind.ABSENT]
-        if taken or len(plan.steps) != len(files):
+        plan = plan_files(tree, with_sums(tree, store, files))
+        taken = [step.path for step in plan.steps if step.before.kind is not Kind.ABSENT and step.path in files]
+        if taken or len(plan.steps) <= len(files):
             raise Refused(f"{store.stacks}: {', '.join(taken) or ask.name} exists already", "Nothing was written.")
         commit(tree, plan)
     lines = [f"{root}: {ask.name}: ported from {source.name}", *told(plan), proof.message, "  a person must look at:"]

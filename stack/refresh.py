@@ -34,6 +34,7 @@ from stack.records import (
 )
 from stack.series import parse_series
 from stack.store import Release, Store
+from stack.sums import with_sums
 from stack.transaction import commit
 from stack.tree import Kind, Tree
 
@@ -69,7 +70,7 @@ def refresh(name: str, root: str, store: Store, check: Check) -> Outcome:
         problems = check(name, {label: data for label, data in files.items() if data is not None})
         if problems:
             raise Refused("\n".join([f"{root}: lint would not pass the stack:", *problems]), "Amend the commits.")
-        plan = plan_files(tree, files)
+        plan = plan_files(tree, with_sums(tree, store, files))
         commit(tree, plan)
     return _outcome(root, release, source, told(plan), files)
 

@@ -40,6 +40,16 @@ class Release:
             raise Malformed(f"{label}: has more than {LARGEST} bytes")
         return data
 
+    def labels(self) -> list[str]:
+        """Return the label of every file of the release: its folder's, whatever they are, and its series."""
+        try:
+            names = os.listdir(f"{self.stacks}/{self.label}")
+        except (FileNotFoundError, NotADirectoryError):
+            raise Malformed(f"{self.label}: is missing", f"Release {self.name} is not complete.") from None
+        except OSError as error:
+            raise Environment(f"{self.label}: cannot be listed: {error.strerror}") from error
+        return [*(f"{self.label}/{name}" for name in sorted(names)), self.series_label]
+
     @cached_property
     def series(self) -> tuple[str, ...]:
         return parse_series(self.read(self.series_label), self.series_label)

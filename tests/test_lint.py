@@ -14,13 +14,14 @@ from stacks import fingerprint, make_stack
 
 from stack.digest import git_blob, sha256
 from stack.store import Store
-from verify.lint import RULES, lint_stacks
+from verify.lint import RULES, lint_folder, lint_stacks
 
 A = "2.7.1+specimen"
 FORWARD = f"patches/{A}/0001-forward-the-initialization-flag.patch"
 TYPO = f"patches/{A}/0002-name-the-queued-calls-in-the-global-statement.patch"
 TESTS = f"patches/{A}/0003-test-the-flag-and-checkpoint-replay.patch"
 SERIES, BASE, RESULT = f"series/{A}", f"patches/{A}/base.sha256", f"patches/{A}/result.sha256"
+SUMS = "SHA256SUMS"
 ABOUT, PRINTS = f"patches/{A}/release.json", f"patches/{A}/fingerprint.json"
 Fault = Callable[[Path], object]
 
@@ -154,8 +155,20 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "last-blob-edited": ("pins-result", sub(FORWARD, r"^index (\w+)\.\.\w{4}", r"index \1..0000")),
     "result-forgotten": ("pins-result", prints(lambda data: data["torch_musa/__init__.py"].pop("result"))),
     "folder-not-kept": ("directories", about(directories=[])),
+    "sums-missing": ("sums", lambda stacks: (stacks / SUMS).unlink()),
+    "sums-no-file": ("sums", lambda stacks: _become_directory(stacks / SUMS)),
+    "sums-broken": ("sums", sub(SUMS, r"  ", " ")),
+    "sums-of-more": ("sums", sub(SUMS, r"\Z", f"{'0' * 64}  series/9.9\n")),
+    "sums-of-less": ("sums", sub(SUMS, r".*release.json\n", "")),
+    "series-comment-edited": ("sums", sub(SERIES, r"\A", "# another word\n")),
+    "message-edited": ("sums", sub(FORWARD, r"^What changes", "what changes")),
     "result-of-a-changed-file-edited": ("pins-result", sub(RESULT, r"^\w{4}(.*__init__)", r"0000\1")),
 }  # fmt: skip
+
+
+def _become_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
 
 
 def _crlf(path: Path) -> None:
@@ -189,7 +202,7 @@ def stacks(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("rule, fault", FAULTS.values(), ids=FAULTS)
 def test_a_planted_fault_is_found_by_its_rule(stacks: Path, rule: str, fault: Fault) -> None:
     fault(stacks)
-    found = lint_stacks(Store(str(stacks)))
+    found = lint_folder(Store(str(stacks)))
     assert rule in {problem.rule for problem in found}, found
     assert all(problem.where and problem.message for problem in found)
 
@@ -216,7 +229,7 @@ def test_every_rule_has_a_fault_that_it_catches() -> None:
 
 @pytest.mark.parametrize("folder", [STACKS, ROOT], ids=["specimen", "project"])
 def test_our_stacks_are_clean(folder: Path) -> None:
-    assert lint_stacks(Store(str(folder))) == []
+    assert lint_folder(Store(str(folder))) == []
 
 
 def test_all_findings_come_in_one_run(stacks: Path, run_cli: RunCli) -> None:

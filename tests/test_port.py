@@ -18,6 +18,7 @@ from tests.conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, STACKS, RunCli, 
 from tests.port_bench import ALL, BLOCK, EDIT, FOUR, OLD, OLDER_BLOCK, ONE_LINE, Bench, Text, swap
 from tests.stacks import git
 from tests.test_export import patched_specimen, repository
+from verify.lint_sums import check_sums
 from verify.port_command import lint_files
 
 
@@ -58,6 +59,7 @@ def test_ports_with_proof(bench: Bench, change: Text) -> None:
     assert (outcome.exit, outcome.outcome) == (Exit.DONE, "ported")
     store = Store(str(bench.stacks))
     assert lint_files("2.7.2", bench.files()) == []
+    assert list(check_sums(store)) == []
     apply(str(bench.tree), store, How("2.7.2"))
     after = (bench.tree / INIT).read_text()
     assert after.count("def __getattr__(name):\n") == 1 and "    _initialized" not in after.split("def __getattr__")[0]

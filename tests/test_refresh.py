@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from stack.errors import Environment, Refused, Usage
+from stack.errors import Environment, Malformed, Refused, Usage
 from stack.outcome import Outcome
 from stack.paths import JOURNAL
+from stack.pins import format_pins
 from stack.refresh import refresh
 from stack.store import Store
+from stack.sums import SUMS, digests
 from tests.conftest import INIT, LAZY_INIT, ROOT, STACKS, RunCli, contents, copy_specimen
 from tests.stacks import git
 from tests.stock_tools import RELEASES
 from tests.test_export import BODY, commit, repository
+from verify.lint_sums import check_sums
 from verify.port_command import lint_files
 
 NAME = "2.7.1+specimen"
@@ -50,11 +53,21 @@ class Desk:
         return refresh(self.name, str(self.tree), Store(str(self.stacks)), lint_files)
 
     def changed(self) -> dict[str, str]:
-        """Return what is otherwise than at first, by label: new, changed or gone."""
+        """Return what is otherwise than at first, by label: new, changed or gone. SHA256SUMS has followed it."""
         now = contents(self.stacks)
+        assert list(check_sums(Store(str(self.stacks)))) == []
+        sums = now.pop(SUMS) != self.before[SUMS]
         both = {label: "changed" for label in now if label in self.before and now[label] != self.before[label]}
-        gone = {label: "gone" for label in self.before if label not in now}
-        return {**both, **gone, **{label: "new" for label in now if label not in self.before}}
+        gone = {label: "gone" for label in self.before if label not in now and label != SUMS}
+        changes = {**both, **gone, **{label: "new" for label in now if label not in self.before}}
+        assert sums == bool(changes)
+        return changes
+
+    def sum_up(self) -> None:
+        """Take the stacks as they are for the state before the refresh."""
+        labels = digests(Store(str(self.stacks)))
+        (self.stacks / SUMS).write_bytes(format_pins(labels))
+        self.before = contents(self.stacks)
 
     def amend(self, steps: int, edit: Callable[[], None], message: str = "") -> None:
         """Change the commit that is `steps` below HEAD, and put the later ones on top of it again."""
@@ -195,7 +208,7 @@ def test_a_new_subject_renames_the_patch(desk: Desk) -> None:
 def test_comments_of_the_series_stay_with_their_patch(desk: Desk) -> None:
     series = desk.stacks / "series" / NAME
     series.write_text(f"# the stack\n{FIRST}\n# the typo\n{SECOND}\n# the tests\n{THIRD}\n# end\n")
-    desk.before = contents(desk.stacks)
+    desk.sum_up()
     assert desk.refresh().outcome == "already so"
     git(desk.tree, "reset", "-q", "--hard", "HEAD~1")
     desk.refresh()
@@ -207,8 +220,32 @@ def test_a_patch_keeps_another_way_to_write_its_mail(desk: Desk) -> None:
     path.write_bytes(
         path.read_bytes().replace(b"From: torch_musa patch maintainers ", b'From: "torch_musa patch maintainers" ')
     )
-    desk.before = contents(desk.stacks)
+    desk.sum_up()
     assert desk.refresh().outcome == "already so"
+
+
+def test_sums_that_are_missing_are_made(desk: Desk) -> None:
+    (desk.stacks / SUMS).unlink()
+    outcome = desk.refresh()
+    assert (outcome.outcome, outcome.data["changed"]) == ("refreshed", [f"{SUMS}: new"])
+    assert contents(desk.stacks) == desk.before
+
+
+def test_an_entry_of_another_release_is_not_put_right_in_silence(desk: Desk) -> None:
+    other = desk.stacks / "series" / "2.9.1.post1+specimen"
+    other.write_bytes(b"# edited\n" + other.read_bytes())
+    desk.refresh()
+    assert list(check_sums(Store(str(desk.stacks)))) == [
+        ("series/2.9.1.post1+specimen", "has another digest than SHA256SUMS says")
+    ]
+
+
+def test_sums_that_cannot_be_read_are_refused(desk: Desk) -> None:
+    (desk.stacks / SUMS).write_text("x\n")
+    desk.before = contents(desk.stacks)
+    with pytest.raises(Malformed, match="SHA256SUMS:1: not a line of sha256sum"):
+        desk.refresh()
+    assert contents(desk.stacks) == desk.before
 
 
 def test_a_new_file_in_another_folder_of_the_release_is_remembered(desk: Desk) -> None:
@@ -305,8 +342,10 @@ def test_a_failure_between_two_files_leaves_all_as_it_was(desk: Desk, monkeypatc
 
 _KILLED = """
 import os, sys
+from stack.pins import format_pins
 from stack.refresh import refresh
 from stack.store import Store
+from stack.sums import SUMS, digests
 rename, calls = os.rename, []
 def die(*args, **kwargs):
     calls.append(args)

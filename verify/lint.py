@@ -20,6 +20,7 @@ from stack.patch import FileChange, Patch
 from stack.store import Release, Store
 from stack.timeline import UNNAMED, Point, timeline
 from verify.lint_header import HEADER_RULES, check_header
+from verify.lint_sums import SUMS_RULE, check_sums
 
 RULES = {
     "release-data": "series/ and patches/ name the same releases, each with release.json complete",
@@ -40,6 +41,7 @@ RULES = {
     "pins-new": "result.sha256 and the blob id of a new file are those of its bytes",
     "directories": "the folder of a new file is in release.json, or holds a pinned file",
     **HEADER_RULES,
+    **SUMS_RULE,
 }
 DATA_FILES = ("base.sha256", "result.sha256", "release.json", "fingerprint.json")
 
@@ -54,7 +56,7 @@ class Problem(NamedTuple):
 
 def lint_command(store: Store) -> Outcome:
     """Return the outcome of `apply.py lint`."""
-    problems = lint_stacks(store)
+    problems = lint_folder(store)
     names = ", ".join(release.name for release in store.releases)
     data = {"rules": RULES, "findings": [problem._asdict() for problem in problems]}
     if not problems:
@@ -62,6 +64,11 @@ def lint_command(store: Store) -> Outcome:
     lines = [f"{problem.where}: {problem.message} [{problem.rule}]" for problem in problems]
     message = "\n".join([*lines, f"{store.stacks}: {len(problems)} findings"])
     return Outcome("lint", Exit.MALFORMED, "lint", message, data=data)
+
+
+def lint_folder(store: Store) -> list[Problem]:
+    """Return every finding about a whole stacks folder: those about its releases, and its SHA256SUMS."""
+    return [*lint_stacks(store), *(Problem("sums", *found) for found in check_sums(store))]
 
 
 def lint_stacks(store: Store) -> list[Problem]:
