@@ -8,6 +8,8 @@ ARGS ?=
 
 VENV := .venv
 REQUIREMENTS := requirements/run.txt requirements/dev.txt requirements/torch.txt
+TORCH := requirements/torch-build.txt
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 RUN := $(VENV)/bin/python
 SPECIMEN_STACKS := tests/specimen/stacks
 
@@ -23,10 +25,11 @@ help: ## Say what there is to make.
 setup: $(VENV)/.ready ## Make the virtual environment .venv, or make it again when requirements/ has changed.
 
 # --clear: what is pinned is all that there is. The stamp comes last, so that an attempt that failed is made again.
-$(VENV)/.ready: $(REQUIREMENTS)
+$(VENV)/.ready: $(REQUIREMENTS) $(TORCH)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check $(REQUIREMENTS:%=--requirement %)
+	$(RUN) $(PIP_INSTALL) --require-hashes $(REQUIREMENTS:%=--requirement %)
+	$(if $(filter %/torch.txt,$(REQUIREMENTS)),$(RUN) $(PIP_INSTALL) --requirement $(TORCH))
 	$(RUN) -m pip check
 	@touch $@
 
@@ -75,7 +78,29 @@ bench: setup ## Time apply beside quilt, git am and patch, and how it grows.
 matrix: setup ## Run the simulated level of each release on its own torch; installs gigabytes. ARGS=--trees=DIR for real trees.
 	@$(RUN) tests/matrix.py $(ARGS)
 
+TOOLS := .venv-tools
+LOCKED := $(patsubst %.in,%.txt,$(wildcard requirements/*.in))
+
+$(TOOLS)/.ready: requirements/tools.txt
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python $(PIP_INSTALL) --require-hashes --requirement requirements/tools.txt
+	@touch $@
+
+.PHONY: lock
+lock: $(TOOLS)/.ready ## Write requirements/*.txt anew from the *.in: every package with the digests of its files.
+	for name in $(LOCKED:%.txt=%); do $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	    --no-header --no-emit-index-url --no-emit-find-links $$name.in --output-file $$name.txt; done
+
+# --strict: a package that could not be looked up is a failure, not a pass.
+.PHONY: audit
+audit: $(TOOLS)/.ready ## Ask PyPI's advisories about everything in requirements/; needs the network.
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes $(LOCKED:%=--requirement %)
+
+.PHONY: sums
+sums: ## Write SHA256SUMS of both stacks folders anew, after a change by hand.
+	for folder in . $(SPECIMEN_STACKS); do (cd $$folder && LC_ALL=C sh -c 'sha256sum patches/*/* series/*' > SHA256SUMS); done
+
 .PHONY: clean
 clean: ## Remove what the other targets have made.
-	rm -rf .venv .venv-3.* build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-3.* .venv-tools build .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
