@@ -66,9 +66,3 @@ class Environment(StackError):
     """The surroundings prevent the work: a lock, a missing tool, permissions, quilt in charge."""
 
     exit = Exit.ENVIRONMENT
-
-
-class Unproven(StackError):
-    """A verification did not come out as it must."""
-
-    exit = Exit.UNPROVEN

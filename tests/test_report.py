@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import re
@@ -17,7 +16,7 @@ from verify.report.as_json import to_json
 from verify.report.html import to_html
 from verify.report.junit import to_junit
 from verify.report.record import Report, Standing, not_established, standing, verdict
-from verify.report.text import to_text, wants_colour, write_text
+from verify.report.text import to_text
 from verify.report.visible import visible, visible_lines
 
 
@@ -170,36 +169,6 @@ def test_text_cannot_be_forged_by_foreign_text() -> None:
     text = to_text(hostile())
     assert [line for line in text.splitlines() if line.startswith("verdict:")] == [text.splitlines()[-1]]
     assert text.replace("\n", "").isprintable()
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "environ", "expected"),
-    [
-        pytest.param(Terminal(), {}, True, id="terminal"),
-        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="no-color"),
-        pytest.param(Terminal(), {"TERM": "dumb"}, False, id="dumb"),
-        pytest.param(io.StringIO(), {}, False, id="file"),
-    ],
-)
-def test_colour_goes_to_willing_terminals_only(stream: io.StringIO, environ: dict[str, str], expected: bool) -> None:
-    assert wants_colour(stream, environ) is expected
-    write_text(full(), stream, environ)
-    assert ("\x1b[" in stream.getvalue()) is expected
-
-
-def test_text_survives_a_stream_that_lacks_the_letters() -> None:
-    raw = io.BytesIO()
-    with io.TextIOWrapper(raw, encoding="ascii") as stream:
-        write_text(report(made(Level.STATIC), tree="/srv/\u6811"), stream, {})
-        stream.flush()
-        assert raw.getvalue().startswith(b"tree: /srv/\\u6811\n")
 
 
 @pytest.mark.parametrize(

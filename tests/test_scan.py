@@ -9,7 +9,7 @@ import pytest
 
 from verify.finding import Status
 from verify.imports import MAX_BYTES
-from verify.scan import check_scan, scan, survey
+from verify.scan import scan, scan_findings, survey
 
 OWNER = "flag = False\n_flag = 0\n\n\ndef start():\n    global flag, _flag\n    flag = True\n    _flag += 1\n"
 READ = "print(flag)\n"
@@ -177,13 +177,13 @@ def test_crlf_sources_are_read(tmp_path: Path) -> None:
     ids=["harmful", "clean"],
 )
 def test_findings_follow_the_harmful_hits(tmp_path: Path, source: str, status: Status) -> None:
-    findings = check_scan(_write(tmp_path, {"p/__init__.py": source, "p/owner.py": OWNER}))
+    findings = scan_findings(survey(_write(tmp_path, {"p/__init__.py": source, "p/owner.py": OWNER})))
     assert [(finding.check, finding.status) for finding in findings] == [("no-stale-import", status)]
 
 
 def test_what_was_left_out_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "latin.py").write_bytes(b"x = '\xe9'\n")
-    findings = check_scan(tmp_path)
+    findings = scan_findings(survey(tmp_path))
     assert [(finding.check, finding.status) for finding in findings] == [
         ("no-stale-import", Status.PROVEN), ("scan-complete", Status.NOT_RUN),
     ]  # fmt: skip

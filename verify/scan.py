@@ -221,11 +221,6 @@ def _read_elsewhere(hit: Hit, copy: _Copy | None) -> Hit:
     return hit._replace(harmful=True, why=f"imported from here at {', '.join(sorted(copy.readers))}: a stale value")
 
 
-def check_scan(tree: Path) -> list[Finding]:
-    """Return the scan of a tree as findings of the static level: one on harmful hits, one on what was left out."""
-    return scan_findings(survey(tree))
-
-
 def scan_findings(found: Survey) -> list[Finding]:
     """Return a survey as findings."""
     harmful = [hit for hit in found.hits if hit.harmful]
