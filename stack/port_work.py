@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from stack.commits import export
 from stack.digest import git_blob
 from stack.edit import MEANT, TYPO, edit_init, edit_lazy_init, rebound_names
 from stack.edit_check import HANDLE_NAME
 from stack.errors import Refused
-from stack.export import export
 from stack.header import parse_header
 from stack.patch import FileChange, Patch, parse_patch
 from stack.plan import File, change_file

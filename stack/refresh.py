@@ -11,9 +11,9 @@ from email.header import decode_header, make_header
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
+from stack.commits import export, read_commit
 from stack.digest import git_blob, sha256
 from stack.errors import Exit, Malformed, Refused, StackError
-from stack.export import export, read_commit
 from stack.header import Header, parse_header
 from stack.journal import recover
 from stack.lock import locked

@@ -12,7 +12,7 @@ from stack.edit import edit_init, edit_lazy_init, rebound_names
 from stack.errors import Refused
 from tests.conftest import INIT, LAZY_INIT, ROOT, SPECIMEN
 from tests.stock_tools import RELEASES
-from tests.test_export import patched_specimen
+from tests.test_commits import patched_specimen
 
 REBOUND = {"_initialized": 116, "_state": 117}
 HEAD = "import torch\n\nfrom .core.memory import *\n\n"

@@ -17,7 +17,7 @@ from stack.store import Store
 from tests.conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, STACKS, RunCli, copy_specimen
 from tests.port_bench import ALL, BLOCK, EDIT, FOUR, OLD, OLDER_BLOCK, ONE_LINE, Bench, Text, swap
 from tests.stacks import git
-from tests.test_export import patched_specimen, repository
+from tests.test_commits import patched_specimen, repository
 from verify.lint_sums import check_sums
 from verify.port_command import lint_files
 

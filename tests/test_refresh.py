@@ -22,7 +22,7 @@ from stack.sums import SUMS, digests
 from tests.conftest import INIT, LAZY_INIT, ROOT, STACKS, RunCli, contents, copy_specimen
 from tests.stacks import git
 from tests.stock_tools import RELEASES
-from tests.test_export import BODY, commit, repository
+from tests.test_commits import BODY, commit, repository
 from verify.lint_sums import check_sums
 from verify.port_command import lint_files
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stack.commits import export_commits
 from stack.errors import Refused, Usage
-from stack.export import export_commits
 from stack.header import parse_header
 from stack.patch import parse_patch
 from stack.plan import File, change_file
