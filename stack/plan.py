@@ -26,11 +26,15 @@ class File(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One file: `before` is what was read, `after` is None for a file that goes."""
+    """One file: `before` is what was read, `after` is None for a file that goes.
+
+    like: the file whose mode and owner a new file gets; else they are those of any file that is made.
+    """
 
     path: str
     before: Entry
     after: File | None
+    like: Entry | None = None
 
 
 class Plan(NamedTuple):
@@ -54,6 +58,15 @@ def images_of_each(state: State, entries: Mapping[str, Entry]) -> Iterator[tuple
     release = _release(state)
     patches = release.patches[state.applied :]
     walk = _walk(release, entries, [patch.files for patch in patches], reverse=False)
+    for patch, images in zip(patches, walk, strict=True):
+        yield patch, {change.path: images[change.path] for change in patch.files}
+
+
+def images_before_each(state: State, entries: Mapping[str, Entry]) -> Iterator[tuple[Patch, dict[str, File | None]]]:
+    """Yield each patch that is in, the last one first, and the files that it changes as they are without it."""
+    release = _release(state)
+    patches = release.patches[: state.applied][::-1]
+    walk = _walk(release, entries, [patch.files for patch in patches], reverse=True)
     for patch, images in zip(patches, walk, strict=True):
         yield patch, {change.path: images[change.path] for change in patch.files}
 

@@ -14,10 +14,14 @@ from stack.tree import Kind, Tree
 
 def holding(tree: Tree, paths: Iterable[str]) -> list[str]:
     """Return the patches that quilt has applied to any of the paths, in its order."""
-    applied = tree.read(".pc/applied-patches")
-    if applied.kind is not Kind.FILE:
-        return []
-    names = os.fsdecode(applied.data).split("\n")[:10_000]
-    names = [name for name in names if name and "\0" not in name and ".." not in name.split("/")]
     wanted = list(paths)
-    return [name for name in names if any(tree.read(f".pc/{name}/{path}").kind is Kind.FILE for path in wanted)]
+    return [name for name in applied(tree) if any(tree.read(f".pc/{name}/{path}").kind is Kind.FILE for path in wanted)]
+
+
+def applied(tree: Tree) -> list[str]:
+    """Return the patches that quilt has applied, in its order."""
+    entry = tree.read(".pc/applied-patches")
+    if entry.kind is not Kind.FILE:
+        return []
+    names = os.fsdecode(entry.data).split("\n")[:10_000]
+    return [name for name in names if name and "\0" not in name and ".." not in name.split("/")]

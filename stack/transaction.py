@@ -147,7 +147,7 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
     many = len(plan.steps) > MANY
     for number, step in enumerate(plan.steps):
         if step.after is not None:
-            _write(handle, f"{number}.new", step.after, step.before, sync=not many)
+            _write(handle, f"{number}.new", step.after, step.like or step.before, sync=not many)
         if step.before.kind is Kind.FILE:
             with _folder(tree, step.path) as (folder, name):
                 os.link(
@@ -184,7 +184,7 @@ def _sync(handle: int, name: str) -> None:
 
 
 def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True) -> None:
-    """Write a staged file with the mode and the owner of the file that it replaces."""
+    """Write a staged file with the mode and the owner of the file that it replaces, or shall be like."""
     descriptor = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=handle)
     try:
         view = memoryview(file.data)
