@@ -88,6 +88,13 @@ def refresh(tree: str, store: Store, options: Options) -> Outcome:
     return run(tree, store, options)
 
 
+def export(tree: str, store: Store, options: Options) -> Outcome:
+    """write the stack of a release into OUT in the form of a packaging system: debian, rpm, quilt or mbox"""
+    from stack.export.command import export as run
+
+    return run(options["form"], tree, store, options)
+
+
 def releases(tree: str, store: Store, options: Options) -> Outcome:
     """list the releases that have a stack"""
     return commands.releases(store)
@@ -100,7 +107,7 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
     return lint_command(store)
 
 
-RUN = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, releases, lint)}
+RUN = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, export, releases, lint)}
 
 
 def main(argv: list[str]) -> int:

@@ -13,7 +13,8 @@ from stack.outcome import Outcome, to_json, to_text
 
 EVERYWHERE = ("json", "stacks=", "help")
 LEVELS = ("auto", "hardware", "simulated", "import", "static")
-VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS}
+FORMS = ("debian", "rpm", "quilt", "mbox")
+VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS, "form": FORMS}
 
 
 class Verb(NamedTuple):
@@ -44,6 +45,11 @@ VERBS = {
         "write the stack of RELEASE anew from the git work tree WORKTREE, whose commits are the patches",
         ("RELEASE", "WORKTREE"),
     ),
+    "export": Verb(
+        "write the stack of a release into OUT in the form of a packaging system: debian, rpm, quilt or mbox",
+        ("FORM", "OUT"),
+        ("release=", "pc"),
+    ),
     "releases": Verb("list the releases that have a stack", ()),
     "lint": Verb("judge the stacks themselves, and report every finding", ()),
 }
@@ -58,7 +64,7 @@ class Parsed(NamedTuple):
 
 
 def parse(argv: list[str]) -> Parsed:
-    """Return the parsed command line; raise Usage for one that is none. A RELEASE argument becomes an option."""
+    """Return the parsed command line; raise Usage for one that is none. Arguments before the last become options."""
     name = argv[0] if argv else ""
     if name in ("-h", "--help"):
         return Parsed("", "", {"help": ""})
@@ -74,15 +80,21 @@ def parse(argv: list[str]) -> Parsed:
     for option, value in options.items():
         if f"{option}=" in known and not value:
             raise Usage(f"{name}: --{option} has an empty value", help_tip)
-        if value and value not in VALUES.get(option, (value,)):
-            raise Usage(f"--{option} {value}: expected one of {', '.join(VALUES[option])}")
+        _check_value(option, value, f"--{option}")
     wanted = VERBS[name].arguments
     if "help" not in options and len(rest) != len(wanted):
         expected = f"one {wanted[0]}" if len(wanted) == 1 else " and ".join(wanted) or "no argument"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", help_tip)
-    if len(rest) == 2:
-        options["release"] = rest[0]
+    for argument, value in zip(wanted[:-1], rest, strict=False):  # for help, arguments may be missing
+        _check_value(argument.lower(), value, argument)
+        options[argument.lower()] = value
     return Parsed(name, rest[-1] if rest else "", options)
+
+
+def _check_value(option: str, value: str, said: str) -> None:
+    known = VALUES.get(option)
+    if known and value not in known:
+        raise Usage(f"{said} {value}: expected one of {', '.join(known)}")
 
 
 def report(outcome: Outcome, as_json: bool) -> int:

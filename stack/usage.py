@@ -6,7 +6,10 @@ from stack.cli import EVERYWHERE, VERBS
 from stack.errors import MEANING
 
 HELP = {
-    "release=": ("R", "the release that you believe TREE is; refused if the bytes say otherwise"),
+    "release=": (
+        "R",
+        "the release that you believe TREE is, or whose stack to export; refused if the bytes differ",
+    ),
     "dry-run": ("", "plan and check, write nothing"),
     "tests=": ("LEVEL", "what to prove before writing: auto (default), none, or as --level"),
     "keep": ("", "write the result although the proof failed; the exit code is still 5"),
@@ -18,6 +21,7 @@ HELP = {
     "level=": ("LEVEL", "static, import, simulated, hardware; auto (default) is the highest here"),
     "junit=": ("FILE", "write the report as JUnit XML too"),
     "html=": ("FILE", "write the report as one HTML page too"),
+    "pc": ("", "quilt, after apply: also the state that lets quilt pop -a take the stack out"),
     "to=": ("R", "the release that the new stack is for"),
     "from=": ("R", "the release whose patches are ported; the closest one if not named"),
     "accept-lazy-init=": ("DIGEST", "the SHA-256 of a core/_lazy_init.py that no pin knows and that you have read"),

@@ -1,0 +1,121 @@
+"""`apply.py export`: OUT gets a stack in the form of a packaging system, all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from stack.errors import Environment, Exit, Malformed, Refused, Usage
+from stack.export import debian, mbox, quilt, rpm
+from stack.export.draft import Ask, Draft
+from stack.journal import recover
+from stack.lock import locked
+from stack.outcome import Outcome
+from stack.paths import check_path
+from stack.plan import Plan
+from stack.quilt import applied
+from stack.records import plan_files, told
+from stack.state import Standing, identify
+from stack.store import Store
+from stack.transaction import commit
+from stack.tree import Kind, Tree
+
+FORMS = {"debian": debian.draft, "rpm": rpm.draft, "quilt": quilt.draft, "mbox": mbox.draft}
+_FOLDERS = {"debian": debian.FOLDER, "quilt": quilt.FOLDER}
+"""Where the forms that quilt may have applied keep their patches."""
+
+
+def export(form: str, out: str, store: Store, options: Mapping[str, str]) -> Outcome:
+    """Write the stack of a release into OUT. options: release, pc. Raises StackError; OUT is then as it was."""
+    if "release" not in options:
+        raise Usage("export: --release R is missing: the release whose stack it is", "apply.py releases lists them.")
+    if "pc" in options and form != "quilt":
+        raise Usage(f"export: --pc is quilt's own state, it does not go with {form}")
+    release = store.release(options["release"])
+    release.patches  # noqa: B018 - a broken stack is told of before anything is made
+    folder, name = _split(out) if form == "mbox" else (out, "")
+    with _opened(folder, form == "rpm" or (form == "quilt" and "pc" not in options)) as tree, locked(tree) as have_lock:
+        recover(tree, have_lock)
+        ask = Ask(tree, store, release, name, "pc" in options)
+        draft = FORMS[form](ask)
+        if form in _FOLDERS and not ask.pc:
+            _check_release(ask)
+        plan = Plan((*plan_files(tree, draft.files).steps, *draft.steps))
+        _check_not_applied(tree, plan, _FOLDERS.get(form, ""))
+        commit(tree, plan)
+    return _outcome(form, out, ask, draft, plan)
+
+
+def _split(out: str) -> tuple[str, str]:
+    folder, name = os.path.split(out)
+    try:
+        return folder or ".", check_path(name, out)
+    except Malformed as error:
+        raise Usage(f"{error}", "Name the file to write.") from error
+
+
+@contextmanager
+def _opened(out: str, make: bool) -> Iterator[Tree]:
+    """Open OUT; where it may be and is absent, make it, and take it away again when nothing comes of it."""
+    made = make and _made(out)
+    try:
+        with Tree(out) as tree:
+            yield tree
+    except BaseException:
+        if made:
+            with suppress(OSError):  # a journal that is left keeps it
+                os.rmdir(out)
+        raise
+
+
+def _made(out: str) -> bool:
+    try:
+        os.mkdir(out)
+    except FileExistsError:
+        return False
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Usage(f"{out}: cannot be made: {error.strerror}", "The folder that holds it must be there.") from error
+    except OSError as error:
+        raise Environment(f"{out}: cannot be made: {error.strerror}") from error
+    return True
+
+
+def _check_release(ask: Ask) -> None:
+    """Refuse when OUT holds a source tree that is another release: there the patches would not apply."""
+    state = identify(ask.store, ask.tree.read_all(ask.store.paths), ask.release.name)
+    known = state.standing in (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
+    if known and state.release and state.release is not ask.release:
+        raise Refused(
+            f"{ask.tree.root}: is {state.release.name} by digest, not {ask.release.name} as --release says",
+            f"Name {state.release.name}, or the source tree that you mean.",
+        )
+
+
+def _check_not_applied(tree: Tree, plan: Plan, folder: str) -> None:
+    """Refuse to change a patch that quilt has applied: it could not take it out any more."""
+    changed = {step.path for step in plan.steps if step.before.kind is Kind.FILE}
+    held = [name for name in applied(tree) if f"{folder}/{name}" in changed]
+    if held:
+        raise Environment(
+            f"{tree.root}: quilt is in charge here: .pc says that it has applied {', '.join(held)}",
+            "Take them out first: quilt pop -a, or dpkg-source --after-build .",
+        )
+
+
+def _outcome(form: str, out: str, ask: Ask, draft: Draft, plan: Plan) -> Outcome:
+    release = ask.release
+    kept = [f"  {path}: says the same in another tool's form (gbp pq, quilt refresh): kept" for path in draft.kept]
+    data = {
+        "form": form,
+        "release": release.name,
+        "patches": [name.rpartition("/")[2] for name in release.series],
+        "written": [step.path for step in plan.steps if step.after],
+        "removed": [step.path for step in plan.steps if not step.after],
+        "kept": list(draft.kept),
+    }
+    if not plan.steps:
+        lines = [f"{out}: {release.name} for {form}: already so, nothing was changed", *kept]
+        return Outcome("export", Exit.DONE, "already so", "\n".join(lines), "", out, data=data)
+    lines = [f"{out}: {release.name} for {form}: exported {len(release.patches)} patches", *told(plan), *kept]
+    return Outcome("export", Exit.DONE, "exported", "\n".join([*lines, *draft.notes]), draft.tip, out, data=data)

@@ -1,0 +1,52 @@
+"""What a form is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stack.plan import Step
+from stack.records import Files
+from stack.store import Release, Store
+from stack.tree import Tree
+
+PREFIX = "torch-musa-"
+"""Before the names of our patches in a folder that others use too."""
+
+
+class Ask(NamedTuple):
+    """One export: into `tree`, which is OUT or for a form of one file the folder that holds it.
+
+    name: the file in that folder. pc: with quilt's own state.
+    """
+
+    tree: Tree
+    store: Store
+    release: Release
+    name: str = ""
+    pc: bool = False
+
+
+class Draft(NamedTuple):
+    """What OUT shall have: files, and steps for those that need more than bytes.
+
+    kept: our patches that another tool has rewritten and that say the same. notes: lines for people; tip: what they do
+    next with what was written.
+    """
+
+    files: Files
+    steps: tuple[Step, ...] = ()
+    kept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tip: str = ""
+
+
+def stack_files(release: Release, folder: str, prefix: str = PREFIX) -> dict[str, bytes]:
+    """Return the patches of the series in their order, by the paths that they get; raise Malformed for a broken one."""
+    labels = [patch.name for patch in release.patches]
+    return {f"{folder}{prefix}{label.rpartition('/')[2]}": release.read(label) for label in labels}
+
+
+def names(patches: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the names of the patches without their folder."""
+    return tuple(path.rpartition("/")[2] for path in patches)
