@@ -99,7 +99,7 @@ def _check_not_applied(tree: Tree, plan: Plan, folder: str) -> None:
     if held:
         raise Environment(
             f"{tree.root}: quilt is in charge here: .pc says that it has applied {', '.join(held)}",
-            "Take them out first: quilt pop -a, or dpkg-source --after-build .",
+            f"Take them out first, with the patches that they were: QUILT_PATCHES={folder} quilt pop -a",
         )
 
 
