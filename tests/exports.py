@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from stack.export.command import export
@@ -30,9 +31,12 @@ def place(form: str, where: Path) -> Path:
     return where / "stack.mbox" if form == "mbox" else where
 
 
+store = cache(Store)  # a release is read and parsed once for all tests
+
+
 def run(form: str, out: Path, release: str = NAME, stacks: Path = STACKS, **options: str) -> Outcome:
     """Export in this process."""
-    return export(form, str(out), Store(str(stacks)), {"release": release, **options})
+    return export(form, str(out), store(str(stacks)), {"release": release, **options})
 
 
 def changed_stacks(where: Path, change: Callable[[Path], object]) -> Path:
