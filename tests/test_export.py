@@ -21,6 +21,7 @@ from stack.export.ours import changes
 from stack.store import Store
 from tests.conftest import INIT, STACKS, RunCli, contents, copy_specimen, snapshot
 from tests.exports import CHANGELOG, FIRST, FOLDERS, LATER, NAME, SECOND, THIRD, changed_stacks, edit, place, run
+from tests.stacks import make_stack
 
 every_form = pytest.mark.parametrize("form", FORMS)
 every_folder = pytest.mark.parametrize("form", FOLDERS)
@@ -441,6 +442,15 @@ def test_quilts_state_is_written_for_a_tree_that_apply_has_patched_alone(
     with pytest.raises(Refused, match=message):
         run("quilt", out, pc="")
     assert snapshot(tmp_path) == before
+
+
+def test_an_empty_file_that_quilt_would_remove_is_no_matter_for_it(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    _write(base / "empty", "")
+    tree = make_stack(tmp_path / "stacks", "1", base, [lambda work: _write(work / "empty", "full\n")])
+    with pytest.raises(Refused, match="empty: is an empty file before .*, which quilt would remove"):
+        run("quilt", tree, "1", tmp_path / "stacks", pc="")
+    assert not (tree / ".pc").exists() and not (tree / "patches").exists()
 
 
 def test_quilts_state_is_written_once(tmp_path: Path, run_cli: RunCli) -> None:

@@ -21,11 +21,11 @@ BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", README, re
 RELEASES = ("2.7.1", "2.9.1.post1")
 
 
-def run(block: str, release: str, tree: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(block: str, release: str, tree: Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a block of the README as a user would: in sh -e, with the variables that the text names."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "QUILT_"))}
     env |= {"STACKS": str(STACKS), "RELEASE": f"{release}+specimen", "TREE": str(tree), "HOME": str(tree.parent)}
-    env |= {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
+    env |= {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org", **more}
     return subprocess.run(["sh", "-ec", block], cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
@@ -73,6 +73,79 @@ def test_the_packagers_commands_end_as_they_began(tmp_path: Path) -> None:
     assert "applied 3 patches" in done.stdout
     assert "already so" in done.stdout
     assert contents(tree) == before
+
+
+def exported(folder: Path, name: str) -> dict[str, str]:
+    """Lay out what an export needs that a packager has; return the names that the README uses for it."""
+    tree = prepared(folder, "2.7.1", {"export-debian": "debian", "export-mbox": "git-am"}.get(name, ""))
+    places = {"SOURCE": tree, "SOURCES": folder / "SOURCES", "SPEC": folder / "torch-musa.spec", "MBOX": folder / "m"}
+    if name == "export-rpm":
+        places["SOURCES"].mkdir()
+        tree = tree.rename(folder / "source")  # rpm takes no blank in it
+        subprocess.run(["tar", "-czf", places["SOURCES"] / "source.tar.gz", tree.name], cwd=folder, check=True)
+        patches = (STACKS / "series" / "2.7.1+specimen").read_text().split()
+        numbered = "".join(f"Patch{number}: torch-musa-{patch}\n" for number, patch in enumerate(patches, 9001))
+        places["SPEC"].write_text(
+            f"Name: torch-musa\nVersion: 1\nRelease: 1\nSummary: x\nLicense: BSD\nSource0: source.tar.gz\n{numbered}\n"
+            f"%description\nx\n\n%prep\n%autosetup -p1 -n source\n"
+        )
+    (folder / "build").mkdir()
+    return {"BUILD": str(folder / "build"), **{name: str(path) for name, path in places.items()}}
+
+
+@pytest.mark.distro
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name.startswith("export-")])
+def test_exports_lead_to_the_pinned_bytes(tmp_path: Path, name: str) -> None:
+    names = exported(tmp_path, name)
+    block = re.sub(r"apply\.py (\w+( quilt)?)", rf"apply.py \1 --stacks '{STACKS}'", BLOCKS[name])
+    block = block.replace("python3 apply.py", f"{sys.executable} apply.py")
+    done = run(block, "2.7.1", tmp_path / "torch_musa src", ROOT, **names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if name == "export-rpm":
+        assert "Patch9003: torch-musa-0003" in done.stdout
+        pins = STACKS / "patches/2.7.1+specimen/result.sha256"
+        subprocess.run(["sha256sum", "-c", pins], cwd=tmp_path / "build/source", check=True)
+
+
+TEXTS = dict(re.findall(r"<!-- text: ([a-z-]+) -->\n```[a-z]+\n(.*?)```", README, re.DOTALL))
+SERIES = {path.name: path.read_text().split() for path in (ROOT / "series").iterdir()}
+
+
+@pytest.mark.parametrize("name", ["conda", "nix", "gentoo", "arch"])
+def test_texts_for_packages_name_the_patches_in_order(name: str) -> None:
+    named = re.findall(r"[\w-]+\.patch", TEXTS[name])
+    assert SERIES and all(named == series for series in SERIES.values())
+
+
+def bash(script: str, cwd: Path, **names: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=cwd, env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_text_for_gentoo_is_an_array_of_files(tmp_path: Path) -> None:
+    stack = STACKS / "patches/2.7.1+specimen"
+    for path in bash(
+        f'{TEXTS["gentoo"]}\nprintf "%s\\n" "${{PATCHES[@]}}"', tmp_path, FILESDIR=str(stack)
+    ).splitlines():
+        assert Path(path).parent == stack and Path(path).is_file()
+
+
+def test_the_text_for_arch_leads_to_the_pinned_bytes(tmp_path: Path) -> None:
+    tree = copy_specimen(tmp_path / "torch_musa-2.7.1")
+    stack = STACKS / "patches/2.7.1+specimen"
+    for path in stack.glob("*.patch"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    bash(f"{TEXTS['arch']}\nprepare", tmp_path, srcdir=str(tmp_path), pkgver="2.7.1")
+    assert bash(f"sha256sum -c '{stack}/result.sha256'", tree).count(": OK") == 4
+
+
+def test_the_text_for_a_container_is_one_command_of_ours() -> None:
+    copied, command = TEXTS["docker"].splitlines()
+    folder = copied.split(" ")[-1]
+    assert command.startswith(f"RUN python3 {folder}/apply.py apply --installed --python /")
 
 
 def table(heading: str) -> list[list[str]]:
