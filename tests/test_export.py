@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from stack.errors import Environment, Malformed, Refused, StackError
 from stack.export import command
 from stack.export.listing import merge
 from stack.export.ours import changes
+from stack.plan import Plan
 from stack.store import Store
 from tests.conftest import INIT, STACKS, RunCli, contents, copy_specimen, snapshot
 from tests.exports import CHANGELOG, FIRST, FOLDERS, LATER, NAME, SECOND, THIRD, changed_stacks, edit, place, run
@@ -194,6 +196,24 @@ def test_a_mode_is_a_change() -> None:
     assert changes(plain.replace(b"100644", b"100755")) != changes(plain)
     assert changes(plain.replace(b"new file mode 100644\n", b"")) == changes(plain)
     assert changes(plain.replace(b"\\ No newline at end of file\n", b"")) != changes(plain)
+
+
+def test_an_edit_during_the_run_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = place("debian", tmp_path / "out")
+    run("debian", out)
+    real, mine = command.plan_files, patch("debian", out)
+
+    def late(*args: Any) -> Plan:
+        edit(mine, "\n+", "\n+# mine\n+")
+        return real(*args)
+
+    monkeypatch.setattr(command, "plan_files", late)
+    with pytest.raises(Refused, match="was changed by somebody else during this run"):
+        run("debian", out, LATER)
+    assert "+# mine" in mine.read_text()
+    monkeypatch.undo()
+    mine.unlink()
+    assert run("debian", out).data["written"] == [f"{FOLDERS['debian']}{FIRST}"]  # nothing else had changed
 
 
 MERGE = {

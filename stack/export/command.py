@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from stack.errors import Environment, Exit, Malformed, Refused, Usage
 from stack.export import debian, mbox, quilt, rpm
-from stack.export.draft import Ask, Draft
+from stack.export.draft import Ask, Draft, Once
 from stack.journal import recover
 from stack.lock import locked
 from stack.outcome import Outcome
@@ -37,12 +37,12 @@ def export(form: str, out: str, store: Store, options: Mapping[str, str]) -> Out
     folder, name = _split(out) if form == "mbox" else (out, "")
     with _opened(folder, form == "rpm" or (form == "quilt" and "pc" not in options)) as tree, locked(tree) as have_lock:
         recover(tree, have_lock)
-        ask = Ask(tree, store, release, name, "pc" in options)
+        ask = Ask(Once(tree), store, release, name, "pc" in options)
         draft = FORMS[form](ask)
         if form in _FOLDERS and not ask.pc:
             _check_release(ask)
-        plan = Plan((*plan_files(tree, draft.files).steps, *draft.steps))
-        _check_not_applied(tree, plan, _FOLDERS.get(form, ""))
+        plan = Plan((*plan_files(ask.tree, draft.files).steps, *draft.steps))
+        _check_not_applied(ask.tree, plan, _FOLDERS.get(form, ""))
         commit(tree, plan)
     return _outcome(form, out, ask, draft, plan)
 

@@ -8,10 +8,24 @@ from typing import NamedTuple
 from stack.plan import Step
 from stack.records import Files
 from stack.store import Release, Store
-from stack.tree import Tree
+from stack.tree import Entry, Tree
 
 PREFIX = "torch-musa-"
 """Before the names of our patches in a folder that others use too."""
+
+
+class Once(Tree):
+    """A view of an open tree that reads each path once: what was judged is what the transaction holds the disk to."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.root, self.handle = tree.root, tree.handle
+        self._seen: dict[str, Entry] = {}
+
+    def read(self, path: str) -> Entry:
+        """Return what stood at path when it was first asked for."""
+        if path not in self._seen:
+            self._seen[path] = super().read(path)
+        return self._seen[path]
 
 
 class Ask(NamedTuple):
@@ -20,7 +34,7 @@ class Ask(NamedTuple):
     name: the file in that folder. pc: with quilt's own state.
     """
 
-    tree: Tree
+    tree: Once
     store: Store
     release: Release
     name: str = ""
