@@ -101,3 +101,9 @@ def run_cli(tmp_path: Path) -> RunCli:
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+@pytest.fixture
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is synced does not matter to a killed process, only to a power cut; and it takes seconds."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)

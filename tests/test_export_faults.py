@@ -167,8 +167,8 @@ def trapped(act: Callable[[str], None], at: int, out: Path) -> int:
     return traps[0].count
 
 
-def test_a_kill_at_any_call_is_put_right_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # matters to a power cut alone
+@pytest.mark.usefixtures("no_sync")
+def test_a_kill_at_any_call_is_put_right_by_the_next_run(tmp_path: Path) -> None:
     out = place("debian", tmp_path / "out")
     run("debian", out)
     start = contents(out)

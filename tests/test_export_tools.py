@@ -247,7 +247,7 @@ def test_git_am_takes_the_one_file(release: str, tmp_path: Path) -> None:
     assert has_result(tree, release)
     one_by_one = repository(copy_specimen(tmp_path / "other", release))
     sound(["git", "am", *map(str, Stack(release).patches)], one_by_one)
-    form = ["git", "log", "-4", "--format=%T %an %ae %ad%n%B"]
+    form = ["git", "log", "-3", "--format=%T %an %ae %ad%n%B"]
     assert sound(form, tree) == sound(form, one_by_one)
 
 

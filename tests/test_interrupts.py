@@ -149,12 +149,6 @@ def _die(name: str) -> None:
     os._exit(99)
 
 
-@pytest.fixture
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is synced does not matter to a killed process, only to a power cut; and it takes seconds."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-
-
 @pytest.mark.usefixtures("no_sync")
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_a_kill_the_next_command_puts_the_tree_right(tmp_path: Path, verb: str) -> None:

@@ -84,10 +84,10 @@ def _entry(tree: Tree, date: str) -> tuple[str, str, tuple[str, ...]]:
     """Return first and last line of an entry, as the newest entry of debian/changelog has them (deb-changelog(5))."""
     entry = tree.read("debian/changelog")
     text = entry.data.decode("utf-8", "surrogateescape")
-    head = re.search(r"^\w[\w.+-]* \([^ ()]+\) [^;\n]+;.*$", text, re.MULTILINE | re.ASCII)
-    trailer = re.search(r"^ -- .+ <.+>  \S.*$", text, re.MULTILINE)
-    if head and trailer:
-        return head.group().rstrip(), trailer.group().rstrip(), ()
+    head = re.match(r"\s*(\w[\w.+-]* \([^ ()]+\) [^;\n]+;.*)\n", text, re.ASCII)
+    end = re.search(r"^(\w.*| -- .+ <.+>  \S.*)$", text[head.end() :], re.MULTILINE) if head else None
+    if head and end and end[0].startswith(" -- "):
+        return head[1].rstrip(), end[0].rstrip(), ()
     note = f"  {TEXTS}: package, version and name are placeholders: debian/changelog has no entry to take them from"
     place = "torch-musa (0~version) UNRELEASED; urgency=medium"
     return place, f" -- Your Name <you@example.org>  {date}", (note,)
