@@ -23,12 +23,18 @@ class Release:
     def __init__(self, stacks: str, name: str) -> None:
         self.name = name
         self.stacks = stacks
+        self._data: dict[str, bytes] = {}
         self.series_label = f"series/{name}"
         self.label = f"patches/{name}"
         """The folder of the patches and pins, as messages name it: from the stacks folder on."""
 
     def read(self, label: str) -> bytes:
         """Return the bytes of one data file; raise Malformed or Environment naming it."""
+        if label not in self._data:
+            self._data[label] = self._load(label)
+        return self._data[label]
+
+    def _load(self, label: str) -> bytes:
         try:
             with open(f"{self.stacks}/{label}", "rb") as file:
                 data = file.read(LARGEST + 1)

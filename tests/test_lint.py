@@ -13,7 +13,7 @@ from conftest import ROOT, STACKS, RunCli
 from stacks import fingerprint, make_stack
 
 from stack.digest import git_blob, sha256
-from stack.store import Store
+from stack.store import Release, Store
 from verify.lint import RULES, lint_folder, lint_stacks
 
 A = "2.7.1+specimen"
@@ -230,6 +230,20 @@ def test_every_rule_has_a_fault_that_it_catches() -> None:
 @pytest.mark.parametrize("folder", [STACKS, ROOT], ids=["specimen", "project"])
 def test_our_stacks_are_clean(folder: Path) -> None:
     assert lint_folder(Store(str(folder))) == []
+
+
+def test_each_file_of_a_stack_is_read_once(stacks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was judged is what is used: an edit between two readings would go unseen."""
+    loaded: list[str] = []
+    real = Release._load
+
+    def load(release: Release, label: str) -> bytes:
+        loaded.append(label)
+        return real(release, label)
+
+    monkeypatch.setattr(Release, "_load", load)
+    assert lint_folder(Store(str(stacks))) == []
+    assert len(loaded) == len(set(loaded)) == (stacks / SUMS).read_text().count("\n")
 
 
 def test_all_findings_come_in_one_run(stacks: Path, run_cli: RunCli) -> None:
