@@ -15,7 +15,7 @@ from stack.message import describe, headline, refusal
 from stack.outcome import Claim, Outcome
 from stack.paths import JOURNAL
 from stack.plan import Plan, Step, plan_apply, plan_unapply
-from stack.state import Standing, State, identify
+from stack.state import Standing, State, check_believed, identify
 from stack.store import Store
 from stack.transaction import commit
 from stack.tree import Entry, Kind, Tree
@@ -217,13 +217,8 @@ def releases(store: Store) -> Outcome:
 
 def _gate(state: State, tree: Tree, believed: str | None) -> None:
     """Let pass only a tree that is some step of a series, and the one that the user means."""
-    known = state.standing in (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
-    if state.release and believed and believed != state.release.name and known:
-        raise Refused(
-            f"{tree.root}: is {state.release.name} by digest, not {believed} as --release says",
-            f"Leave --release out, or name {state.release.name}.",
-        )
-    if not known:
+    check_believed(tree.root, state, believed, "Leave --release out, or name {}.")
+    if not state.pinned:
         raise Refused(*refusal(state, tree))
 
 

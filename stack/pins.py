@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stack.digest import split_lines
+from stack.digest import sha256, split_lines
 from stack.errors import Malformed
 from stack.paths import check_path
 
@@ -29,6 +29,11 @@ def parse_pins(data: bytes, name: str) -> dict[str, str]:
     if not pins:
         raise Malformed(f"{name}: pins no file")
     return pins
+
+
+def pins_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each file by its path."""
+    return {path: sha256(data) for path, data in files.items()}
 
 
 def format_pins(pins: Mapping[str, str]) -> bytes:

@@ -6,7 +6,7 @@ pins: a plan that exists leads to the pinned bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from stack.digest import git_blob, sha256, split_lines
@@ -56,17 +56,19 @@ def plan_apply(state: State, entries: Mapping[str, Entry]) -> Plan:
 def images_of_each(state: State, entries: Mapping[str, Entry]) -> Iterator[tuple[Patch, dict[str, File | None]]]:
     """Yield each patch that is not in yet, and the files that it changes as they are after it."""
     release = _release(state)
-    patches = release.patches[state.applied :]
-    walk = _walk(release, entries, [patch.files for patch in patches], reverse=False)
-    for patch, images in zip(patches, walk, strict=True):
-        yield patch, {change.path: images[change.path] for change in patch.files}
+    return _images_of(release, entries, release.patches[state.applied :], reverse=False)
 
 
 def images_before_each(state: State, entries: Mapping[str, Entry]) -> Iterator[tuple[Patch, dict[str, File | None]]]:
     """Yield each patch that is in, the last one first, and the files that it changes as they are without it."""
     release = _release(state)
-    patches = release.patches[: state.applied][::-1]
-    walk = _walk(release, entries, [patch.files for patch in patches], reverse=True)
+    return _images_of(release, entries, release.patches[: state.applied][::-1], reverse=True)
+
+
+def _images_of(
+    release: Release, entries: Mapping[str, Entry], patches: Sequence[Patch], reverse: bool
+) -> Iterator[tuple[Patch, dict[str, File | None]]]:
+    walk = _walk(release, entries, [patch.files for patch in patches], reverse)
     for patch, images in zip(patches, walk, strict=True):
         yield patch, {change.path: images[change.path] for change in patch.files}
 

@@ -190,8 +190,9 @@ def _written(
     with Tree(store.stacks) as tree, locked(tree) as have_lock:
         recover(tree, have_lock)
         plan = plan_files(tree, with_sums(tree, store, files))
-        taken = [step.path for step in plan.steps if step.before.kind is not Kind.ABSENT and step.path in files]
-        if taken or len(plan.steps) <= len(files):
+        new = [step for step in plan.steps if step.path in files]
+        taken = [step.path for step in new if step.before.kind is not Kind.ABSENT]
+        if taken or len(new) != len(files):
             raise Refused(f"{store.stacks}: {', '.join(taken) or ask.name} exists already", "Nothing was written.")
         commit(tree, plan)
     lines = [f"{root}: {ask.name}: ported from {source.name}", *told(plan), proof.message, "  a person must look at:"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stack.digest import git_blob, line_digest, sha256, split_lines
 from stack.patch import Patch
 from stack.paths import parents
-from stack.pins import format_pins
+from stack.pins import format_pins, pins_of
 from stack.plan import File, Plan, Step
 from stack.tree import Kind, Tree
 
@@ -26,7 +26,7 @@ class Images(NamedTuple):
 
 def record_files(name: str, images: Images) -> dict[str, bytes]:
     """Return the pins and the line digests of a release by their labels."""
-    pins = {side: {path: sha256(data) for path, data in images._asdict()[side].items()} for side in images._fields}
+    pins = {side: pins_of(files) for side, files in images._asdict().items()}
     files = {f"patches/{name}/{side}.sha256": format_pins(pins[side]) for side in images._fields}
     return {**files, f"patches/{name}/fingerprint.json": format_fingerprint(images)}
 

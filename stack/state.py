@@ -60,6 +60,11 @@ class State(NamedTuple):
         """How many patches the release's series has."""
         return len(self.release.series) if self.release else 0
 
+    @property
+    def pinned(self) -> bool:
+        """Whether the tree is some step of the release's series, to the byte."""
+        return self.standing in (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
+
 
 def identify(store: Store, entries: Mapping[str, Entry], wanted: str | None = None) -> State:
     """Return the state of the tree whose touched files are `entries`, one for each of store.paths.
@@ -93,6 +98,13 @@ def _pinned_release(store: Store, found: Mapping[str, Found], wanted: str | None
         names = ", ".join(release.name for release in releases)
         raise Refused(f"the tree is the base of several stacks: {names}", "Name one: --release.")
     return releases[0] if releases else None
+
+
+def check_believed(root: str, state: State, believed: str | None, tip: str) -> None:
+    """Raise Refused when the tree at root is another release than the user believes; tip: `{}` is the one it is."""
+    if state.pinned and state.release and believed not in (None, state.release.name):
+        name = state.release.name
+        raise Refused(f"{root}: is {name} by digest, not {believed} as --release says", tip.format(name))
 
 
 def judge(release: Release, points: Timeline, found: Mapping[str, Found]) -> State:

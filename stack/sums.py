@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from stack.digest import sha256
-from stack.pins import format_pins, parse_pins
+from stack.pins import format_pins, parse_pins, pins_of
 from stack.records import Files
 from stack.store import Store
 from stack.tree import Kind, Tree
@@ -26,8 +26,6 @@ def with_sums(tree: Tree, store: Store, files: Files) -> Files:
     """
     entry = tree.read(SUMS)
     sums = parse_pins(entry.data, SUMS) if entry.kind is Kind.FILE else digests(store)
-    sums |= {label: sha256(data) for label, data in files.items() if data is not None}
-    return {
-        **files,
-        SUMS: format_pins({label: pin for label, pin in sums.items() if files.get(label, b"") is not None}),
-    }
+    sums |= pins_of({label: data for label, data in files.items() if data is not None})
+    gone = {label for label, data in files.items() if data is None}
+    return {**files, SUMS: format_pins({label: pin for label, pin in sums.items() if label not in gone})}

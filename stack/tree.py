@@ -82,6 +82,14 @@ class Tree:
             raise
         return handle
 
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a directory of the tree, in no order."""
+        handle = self.folder(f"{folder}/")
+        try:
+            return os.listdir(handle)
+        finally:
+            os.close(handle)
+
     def read(self, path: str) -> Entry:
         """Return what stands at path; raise Environment when it cannot be told."""
         try:

@@ -23,7 +23,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 from stack.digest import git_blob, line_digest, sha256, split_lines  # noqa: E402
-from stack.pins import format_pins  # noqa: E402
+from stack.pins import format_pins, pins_of  # noqa: E402
 from tests.stock_tools import Stack, environment, repository, specimen  # noqa: E402
 
 ROUNDS = 15
@@ -145,7 +145,7 @@ def make_stack(count: int, tree: Path, stacks: Path) -> None:
         (folder / f"{number + 1:04}-change.patch").write_bytes(make_patch(path, before[path], after[path]))
     (stacks / "series/1.0").write_text("".join(f"{n + 1:04}-change.patch\n" for n in range(count)), encoding="ascii")
     for name, files in (("base", before), ("result", after)):
-        (folder / f"{name}.sha256").write_bytes(format_pins({path: sha256(data) for path, data in files.items()}))
+        (folder / f"{name}.sha256").write_bytes(format_pins(pins_of(files)))
     (folder / "fingerprint.json").write_text(json.dumps({path: fingerprint(data) for path, data in before.items()}))
     about = {"upstream_commit": "0" * 40, "torch": "1.0", "fixed_in": "2.0", "directories": ["torch_musa/part"]}
     (folder / "release.json").write_text(json.dumps(about))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stack.digest import git_blob, line_digest, sha256, split_lines
-from stack.pins import format_pins
+from stack.pins import format_pins, pins_of
 
 Change = Callable[[Path], None]
 """Edits the tree that it is given: what one patch of the stack does."""
@@ -71,8 +71,7 @@ def _write_data(folder: Path, base: Path, result: Path, touched: Iterable[str]) 
     before = {path: (base / path).read_bytes() for path in touched if (base / path).is_file()}
     after = {path: (result / path).read_bytes() for path in touched if (result / path).is_file()}
     for name, images in (("base", before), ("result", after)):
-        pins = {path: sha256(data) for path, data in images.items()}
-        (folder / f"{name}.sha256").write_bytes(format_pins(pins))
+        (folder / f"{name}.sha256").write_bytes(format_pins(pins_of(images)))
     prints = {path: fingerprint(data, after.get(path)) for path, data in before.items()}
     (folder / "fingerprint.json").write_text(json.dumps(prints))
     above = {str(above) for path in set(after) - set(before) for above in Path(path).parents} - {"."}

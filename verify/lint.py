@@ -68,7 +68,11 @@ def lint_command(store: Store) -> Outcome:
 
 def lint_folder(store: Store) -> list[Problem]:
     """Return every finding about a whole stacks folder: those about its releases, and its SHA256SUMS."""
-    return [*lint_stacks(store), *(Problem("sums", *found) for found in check_sums(store))]
+    problems = lint_stacks(store)
+    try:
+        return [*problems, *(Problem("sums", *found) for found in check_sums(store))]
+    except StackError as error:
+        return [*problems, _from_error("sums", error)]
 
 
 def lint_stacks(store: Store) -> list[Problem]:

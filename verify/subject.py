@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stack.message import headline
 from stack.patch import FileChange
 from stack.plan import File, Plan, change_file, plan_apply, plan_unapply
-from stack.state import Standing, State
+from stack.state import State
 from stack.store import Release, Store
 from stack.tree import Entry, Kind
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import ast
 
 TESTS = "tests/"
-PINNED = (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
 Images = Mapping[str, "bytes | None"]
 
 
@@ -45,7 +44,7 @@ class Subject(NamedTuple):
 
 def subject_of_tree(root: Path, store: Store, state: State, entries: Mapping[str, Entry]) -> Subject:
     """Return the subject for a tree as it stands."""
-    if state.standing not in PINNED:
+    if not state.pinned:
         return _unpinned(root, state._replace(release=state.release or store.releases[-1]), entries)
     return _pinned(root, state, entries, _now(entries))
 

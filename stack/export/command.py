@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from stack.errors import Environment, Exit, Malformed, Refused, Usage
+from stack.errors import Environment, Exit, Malformed, Usage
 from stack.export import debian, mbox, quilt, rpm
 from stack.export.draft import Ask, Draft, Once
 from stack.journal import recover
@@ -16,7 +16,7 @@ from stack.paths import check_path
 from stack.plan import Plan
 from stack.quilt import applied
 from stack.records import plan_files, told
-from stack.state import Standing, identify
+from stack.state import check_believed, identify
 from stack.store import Store
 from stack.transaction import commit
 from stack.tree import Kind, Tree
@@ -84,12 +84,7 @@ def _made(out: str) -> bool:
 def _check_release(ask: Ask) -> None:
     """Refuse when OUT holds a source tree that is another release: there the patches would not apply."""
     state = identify(ask.store, ask.tree.read_all(ask.store.paths), ask.release.name)
-    known = state.standing in (Standing.PRISTINE, Standing.PARTLY, Standing.APPLIED)
-    if known and state.release and state.release is not ask.release:
-        raise Refused(
-            f"{ask.tree.root}: is {state.release.name} by digest, not {ask.release.name} as --release says",
-            f"Name {state.release.name}, or the source tree that you mean.",
-        )
+    check_believed(ask.tree.root, state, ask.release.name, "Name {}, or the source tree that you mean.")
 
 
 def _check_not_applied(tree: Tree, plan: Plan, folder: str) -> None:
@@ -109,7 +104,7 @@ def _outcome(form: str, out: str, ask: Ask, draft: Draft, plan: Plan) -> Outcome
     data = {
         "form": form,
         "release": release.name,
-        "patches": [name.rpartition("/")[2] for name in release.series],
+        "patches": list(release.series),
         "written": [step.path for step in plan.steps if step.after],
         "removed": [step.path for step in plan.steps if not step.after],
         "kept": list(draft.kept),

@@ -6,16 +6,14 @@ underscore, so that no binary package can have it: debhelper takes debian/<packa
 
 from __future__ import annotations
 
-import os
 import re
 
-from stack.digest import sha256
 from stack.errors import Refused, Usage
 from stack.export import ours
 from stack.export.draft import PREFIX, Ask, Draft, names, stack_files
 from stack.export.listing import join
 from stack.header import Header, parse_header
-from stack.pins import format_pins
+from stack.pins import format_pins, pins_of
 from stack.tree import Kind, Tree
 
 FOLDER = "debian/patches"
@@ -34,15 +32,15 @@ def draft(ask: Ask) -> Draft:
     _check_format(ask.tree)
     patches = stack_files(ask.release, f"{FOLDER}/")
     have = ours.known(ask.tree, MANIFEST, _OURS)
-    pins = {path: sha256(data) for path, data in patches.items()}
+    pins = pins_of(patches)
     told = {path: digest for path, digest in have.items() if path.startswith(f"{TEXTS}/")}
     texts, notes = _texts(ask, [parse_header(patch.head, patch.name) for patch in ask.release.patches])
     if have == {**pins, **told}:  # the change was told of, maybe in an earlier version of the package
         have, texts, notes = pins, {}, ()
     else:
-        told = {path: sha256(data) for path, data in texts.items()}
+        told = pins_of(texts)
     settled = ours.settle(ask.tree, have, {**patches, **texts})
-    series = join(ask.tree, FOLDER, {name for path in have for name in names({path: b""})}, patches)
+    series = join(ask.tree, FOLDER, set(names(have)), patches)
     files = {**settled.files, f"{FOLDER}/series": series, MANIFEST: format_pins({**pins, **told})}
     return Draft(files, (), settled.kept, (*notes, *_other_series(ask.tree)), _tip(tuple(texts)))
 
@@ -97,11 +95,7 @@ def _other_series(tree: Tree) -> list[str]:
     """Return a line for each series of a vendor, which dpkg-source reads instead of `series` (dpkg-source(1))."""
     if tree.read(FOLDER).kind is not Kind.DIRECTORY:
         return []
-    handle = tree.folder(f"{FOLDER}/x")
-    try:
-        found = sorted(name for name in os.listdir(handle) if name.endswith(".series"))
-    finally:
-        os.close(handle)
+    found = sorted(name for name in tree.names(FOLDER) if name.endswith(".series"))
     return [f"  {FOLDER}/{name}: stands in for series on that vendor's systems, and is left alone" for name in found]
 
 

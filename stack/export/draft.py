@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stack.plan import Step
@@ -56,11 +56,10 @@ class Draft(NamedTuple):
 
 
 def stack_files(release: Release, folder: str, prefix: str = PREFIX) -> dict[str, bytes]:
-    """Return the patches of the series in their order, by the paths that they get; raise Malformed for a broken one."""
-    labels = [patch.name for patch in release.patches]
-    return {f"{folder}{prefix}{label.rpartition('/')[2]}": release.read(label) for label in labels}
+    """Return the patches of the series in their order, by the paths that they get."""
+    return {f"{folder}{prefix}{name}": release.read(f"{release.label}/{name}") for name in release.series}
 
 
-def names(patches: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return the names of the patches without their folder."""
-    return tuple(path.rpartition("/")[2] for path in patches)
+def names(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the last component of each path."""
+    return tuple(path.rpartition("/")[2] for path in paths)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from stack.digest import split_lines
 from stack.errors import Malformed, Refused
+from stack.export.draft import names
 from stack.export.ours import changes, place
 from stack.paths import check_path
 from stack.tree import Kind, Tree
@@ -38,17 +39,15 @@ def merge(data: bytes, gone: set[str], ours: Sequence[str]) -> bytes:
     left = [pair for pair in pairs if pair[0] not in gone]
     at = next((number for number, (name, _) in enumerate(pairs) if name in gone), len(left))
     for number, name in enumerate(ours):
-        there = {word: place for place, (word, _) in enumerate(left)}
+        there = {word: index for index, (word, _) in enumerate(left)}
         if name in there:
             continue
         later = [there[word] for word in ours[number + 1 :] if word in there]
         where = there[ours[number - 1]] + 1 if number else later[0] if later else at
         left.insert(where, (name, name.encode() + b"\n"))
-    return b"".join(line for _, line in left) if [*map(_name, left)] != [*map(_name, pairs)] else data
-
-
-def _name(pair: tuple[str, bytes]) -> str:
-    return pair[0]
+    if [name for name, _ in left] == [name for name, _ in pairs]:
+        return data
+    return b"".join(line for _, line in left)
 
 
 def join(tree: Tree, folder: str, have: set[str], patches: dict[str, bytes]) -> bytes:
@@ -58,7 +57,7 @@ def join(tree: Tree, folder: str, have: set[str], patches: dict[str, bytes]) -> 
     a patch is in it already under another name: both would put the build out of order.
     """
     label = f"{folder}/series"
-    data, ours = place(tree, label).data, [path.rpartition("/")[2] for path in patches]
+    data, ours = place(tree, label).data, names(patches)
     there = [name for name in listed(data) if name]
     out = [name for name in ours if name in have and name not in there and _is_file(tree, f"{folder}/{name}")]
     if out:

@@ -5,17 +5,15 @@ With that state (quilt manual, "Quilt control directory") `quilt pop -a` undoes 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
-from stack.digest import sha256
 from stack.errors import Refused
 from stack.export import ours
 from stack.export.draft import Ask, Draft, names, stack_files
 from stack.export.listing import join, listed
 from stack.message import headline
 from stack.paths import check_path
-from stack.pins import format_pins
+from stack.pins import format_pins, pins_of
 from stack.plan import File, Step, images_before_each
 from stack.state import Standing, identify
 from stack.tree import Kind
@@ -32,9 +30,8 @@ def draft(ask: Ask) -> Draft:
     patches = stack_files(ask.release, f"{FOLDER}/", "")
     have = ours.known(ask.tree, MANIFEST, rf"{FOLDER}/[^/]+\.patch")
     settled = ours.settle(ask.tree, have, patches)
-    series = join(ask.tree, FOLDER, {path.rpartition("/")[2] for path in have}, patches)
-    manifest = format_pins({path: sha256(data) for path, data in patches.items()})
-    files = {**settled.files, f"{FOLDER}/series": series, MANIFEST: manifest}
+    series = join(ask.tree, FOLDER, set(names(have)), patches)
+    files = {**settled.files, f"{FOLDER}/series": series, MANIFEST: format_pins(pins_of(patches))}
     if not ask.pc:
         return Draft(files, kept=settled.kept, tip="quilt push -a --fuzz=0 applies it; the default fuzz is 2.")
     _check_alone(ask, series, names(patches))
@@ -87,12 +84,7 @@ def _check_free(ask: Ask, state: dict[str, bytes]) -> None:
     """Refuse a .pc that holds anything else than what is to be there."""
     if ask.tree.read(PC).kind is Kind.ABSENT:
         return
-    wanted = {path.split("/")[1] for path in state}
-    handle = ask.tree.folder(f"{PC}/x")
-    try:
-        odd = sorted(set(os.listdir(handle)) - wanted)
-    finally:
-        os.close(handle)
+    odd = sorted(set(ask.tree.names(PC)) - {path.split("/")[1] for path in state})
     entries = {path: ours.place(ask.tree, path) for path in state}
     odd += [path for path, entry in entries.items() if entry.kind is Kind.FILE and entry.data != state[path]]
     if odd:

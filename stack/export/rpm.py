@@ -6,12 +6,11 @@ bug link or comment").
 
 from __future__ import annotations
 
-from stack.digest import sha256
 from stack.export import ours
 from stack.export.draft import PREFIX, Ask, Draft, names, stack_files
 from stack.header import parse_header
 from stack.patch import Patch
-from stack.pins import format_pins
+from stack.pins import format_pins, pins_of
 
 LINES = "torch-musa-patches.spec.inc"
 MANIFEST = "torch-musa-patches.sha256"
@@ -26,9 +25,8 @@ def draft(ask: Ask) -> Draft:
     new = {**patches, LINES: _lines(ask.release.patches, names(patches))}
     have = ours.known(ask.tree, MANIFEST, rf"{PREFIX}[^/]+\.patch|{LINES}")
     settled = ours.settle(ask.tree, have, new)
-    manifest = format_pins({path: sha256(data) for path, data in new.items()})
     tip = f"Paste the Patch lines of {LINES} behind the spec's own, and %autosetup -p1 into %prep."
-    return Draft({**settled.files, MANIFEST: manifest}, kept=settled.kept, tip=tip)
+    return Draft({**settled.files, MANIFEST: format_pins(pins_of(new))}, kept=settled.kept, tip=tip)
 
 
 def _lines(patches: tuple[Patch, ...], named: tuple[str, ...]) -> bytes:
