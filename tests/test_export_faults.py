@@ -37,6 +37,13 @@ def mounted(where: Path, *options: str) -> Iterator[None]:
         subprocess.run(["umount", str(where)], check=True)
 
 
+def fill(disk: Path) -> None:
+    """Write into a file `filler` until there is no space left."""
+    with open(disk / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(b"x" * 512)
+
+
 def check_told(code: int, said: str, reason: str) -> None:
     assert code == 4 and reason in said, said
     assert "cannot be changed" in said and "The tree is as it was." in said or "cannot be made" in said
@@ -58,9 +65,7 @@ def test_a_full_disk_leaves_everything_as_it_was(form: str, first: bool, tmp_pat
         out = place(form, disk / "out")
         if not first:
             run(form, out)
-        with open(disk / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
-            while True:
-                filler.write(b"x" * 512)
+        fill(disk)
         before = snapshot(disk)
         check_unwritable(form, out, disk, before, "No space left on device")
         (disk / "filler").unlink()
@@ -72,9 +77,7 @@ def test_a_disk_that_fills_on_the_way_is_cleaned_up(form: str, tmp_path: Path) -
     disk = tmp_path / "disk"
     with mounted(disk, "-t", "tmpfs", "-o", "size=64k", "none"):
         out = place(form, disk / "out")
-        with open(disk / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
-            while True:
-                filler.write(b"x" * 512)
+        fill(disk)
         os.truncate(disk / "filler", os.stat(disk / "filler").st_size - 2 * 4096)  # room for a beginning
         before = snapshot(disk)
         check_unwritable(form, out, disk, before, "No space left on device")

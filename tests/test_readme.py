@@ -15,9 +15,9 @@ from stack.errors import MEANING
 from stack.outcome import Outcome
 from stack.state import Standing
 from tests.conftest import ROOT, STACKS, contents, copy_specimen
+from tests.docs import README, blocks
 
-README = (ROOT / "README.md").read_text()
-BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", README, re.DOTALL))
+BLOCKS = blocks(README)
 RELEASES = ("2.7.1", "2.9.1.post1")
 
 
@@ -107,7 +107,7 @@ def test_exports_lead_to_the_pinned_bytes(tmp_path: Path, name: str) -> None:
         subprocess.run(["sha256sum", "-c", pins], cwd=tmp_path / "build/source", check=True)
 
 
-TEXTS = dict(re.findall(r"<!-- text: ([a-z-]+) -->\n```[a-z]+\n(.*?)```", README, re.DOTALL))
+TEXTS = blocks(README, "text")
 SERIES = {path.name: path.read_text().split() for path in (ROOT / "series").iterdir()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, STACKS
+from tests.conftest import STACKS
+from tests.docs import CONTRIBUTING, README, blocks
 
 pytestmark = pytest.mark.distro
 
-TEXT = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
-BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", TEXT, re.DOTALL))
+BLOCKS = blocks(README + CONTRIBUTING)
 KEY = "Tester <tester@example.org>"
 
 
