@@ -8,7 +8,7 @@ ARGS ?=
 
 VENV := .venv
 REQUIREMENTS := requirements/run.txt requirements/dev.txt requirements/torch.txt
-TORCH := requirements/torch-build.txt
+TORCH = $(if $(filter %/torch.txt,$(REQUIREMENTS)),requirements/torch-build.txt)
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 RUN := $(VENV)/bin/python
 SPECIMEN_STACKS := tests/specimen/stacks
@@ -29,7 +29,7 @@ $(VENV)/.ready: $(REQUIREMENTS) $(TORCH)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(RUN) $(PIP_INSTALL) --require-hashes $(REQUIREMENTS:%=--requirement %)
-	$(if $(filter %/torch.txt,$(REQUIREMENTS)),$(RUN) $(PIP_INSTALL) --requirement $(TORCH))
+	$(if $(TORCH),$(RUN) $(PIP_INSTALL) --requirement $(TORCH))
 	$(RUN) -m pip check
 	@touch $@
 
@@ -79,7 +79,7 @@ matrix: setup ## Run the simulated level of each release on its own torch; insta
 	@$(RUN) tests/matrix.py $(ARGS)
 
 TOOLS := .venv-tools
-LOCKED := $(patsubst %.in,%.txt,$(wildcard requirements/*.in))
+LOCKED := $(basename $(wildcard requirements/*.in))
 
 $(TOOLS)/.ready: requirements/tools.txt
 	$(PYTHON) -m venv --clear $(TOOLS)
@@ -88,13 +88,13 @@ $(TOOLS)/.ready: requirements/tools.txt
 
 .PHONY: lock
 lock: $(TOOLS)/.ready ## Write requirements/*.txt anew from the *.in: every package with the digests of its files.
-	for name in $(LOCKED:%.txt=%); do $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	for name in $(LOCKED); do $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
 	    --no-header --no-emit-index-url --no-emit-find-links $$name.in --output-file $$name.txt; done
 
 # --strict: a package that could not be looked up is a failure, not a pass.
 .PHONY: audit
 audit: $(TOOLS)/.ready ## Ask PyPI's advisories about everything in requirements/; needs the network.
-	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes $(LOCKED:%=--requirement %)
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes $(LOCKED:%=--requirement %.txt)
 
 .PHONY: sums
 sums: ## Write SHA256SUMS of both stacks folders anew, after a change by hand.
