@@ -7,6 +7,9 @@ and `record`, which is written when all is staged and removed when all is in pla
 - without a whole `record`, no file of the tree has been touched, or all are in place: what is left
   goes;
 - with `record`, the originals go back.
+
+A journal can come with a tree: in somebody's commit or tarball, or from another user of the machine. So a record is
+obeyed only where it was written: in a directory of our own user, with the inode number that the record names.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ _END = "end"
 _OWN = re.compile(r"record|\d+\.(new|old)")
 
 
+_BY_HAND = f"Nothing was changed. Compare the *.old files in {JOURNAL} with the tree, then remove it."
+
+
 class Line(NamedTuple):
     """One file of the record: digests of both images, `-` where the file is absent."""
 
@@ -47,11 +53,13 @@ class Record(NamedTuple):
     """Directories that the plan makes, outermost first."""
     gone: tuple[tuple[int, str], ...]
     """Mode and path of the directories that the plan empties and removes, innermost first."""
+    place: int = 0
+    """The inode number of the journal's directory, which nobody can know who prepares one for another machine."""
 
 
 def format_record(record: Record) -> bytes:
     """Return the record as text lines; paths are plain ASCII (stack.paths)."""
-    lines = [_HEADER, f"host {record.host}", f"pid {record.pid}"]
+    lines = [_HEADER, f"host {record.host}", f"pid {record.pid}", f"place {record.place}"]
     lines += [f"file {line.number} {line.before} {line.after} {line.path}" for line in record.files]
     lines += [f"made {path}" for path in record.made]
     lines += [f"gone {mode:o} {path}" for mode, path in record.gone]
@@ -66,28 +74,35 @@ def parse_record(data: bytes, where: str) -> Record | None:
     if not data.endswith(f"\n{_END}\n".encode()):
         return None
     try:
-        header, host, pid, *rest = data.decode("ascii").split("\n")[:-2]
+        header, host, pid, place, *rest = data.decode("ascii").split("\n")[:-2]
         words = [line.split(" ") for line in rest]
-        files = tuple(Line(int(w[1]), w[2], w[3], w[4]) for w in words if w[0] == "file")
+        files = tuple(Line(_number(w[1]), w[2], w[3], w[4]) for w in words if w[0] == "file")
         made = tuple(w[1] for w in words if w[0] == "made")
-        gone = tuple((int(w[1], 8), w[2]) for w in words if w[0] == "gone")
+        gone = tuple((_number(w[1], 8), w[2]) for w in words if w[0] == "gone")
         if header != _HEADER or len(files) + len(made) + len(gone) != len(rest):
             raise ValueError("odd lines")
         for path in [line.path for line in files] + [*made] + [path for _, path in gone]:
             check_path(path, where)
-        if not all(0 <= mode <= 0o7777 for mode, _ in gone):
+        if not all(mode <= 0o7777 for mode, _ in gone):
             raise ValueError("odd mode")
-        host, pid = host.removeprefix("host "), pid.removeprefix("pid ")
-        return Record(host, _pid(pid), files, made, gone)
+        host, pid, place = host.removeprefix("host "), pid.removeprefix("pid "), place.removeprefix("place ")
+        return Record(host, _pid(pid), files, made, gone, _number(place))
     except (ValueError, IndexError, Malformed) as error:
         raise Environment(
             f"{where}: is not a journal that this version can read: {error}",
-            "Nothing was changed. Compare the *.old files in it with the tree, then remove it.",
+            _BY_HAND,
         ) from error
 
 
+def _number(text: str, base: int = 10) -> int:
+    """Return a number of at most 20 digits: to read one of a million takes minutes, or is an error, by the Python."""
+    if not text.isdecimal() or len(text) > 20:
+        raise ValueError("odd number")
+    return int(text, base)
+
+
 def _pid(text: str) -> int:
-    pid = int(text)
+    pid = _number(text)
     if not 0 < pid < 1 << 31:
         raise ValueError("odd pid")
     return pid
@@ -122,9 +137,13 @@ def recover(tree: Tree, have_lock: bool) -> bool:
 
 def _recover(tree: Tree, handle: int, have_lock: bool) -> None:
     entry = read_at(handle, "record")
-    record = parse_record(entry.data, f"{tree.root}/{JOURNAL}/record") if entry.kind is Kind.FILE else None
+    where = f"{tree.root}/{JOURNAL}/record"
+    if entry.kind not in (Kind.FILE, Kind.ABSENT):
+        raise Environment(f"{where}: is a {entry.kind.value}, which no run of this tool has made", _BY_HAND)
+    record = parse_record(entry.data, where)
     if record:
         _check_owner(tree, record, have_lock)
+        _check_place(where, record, os.fstat(handle))
         undo(tree, handle, record)
     clear(tree, handle)
 
@@ -151,6 +170,16 @@ def _check_owner(tree: Tree, record: Record, have_lock: bool) -> None:
         )
     if same_boot and not have_lock and _alive(record.pid):
         raise Environment(f"{tree.root}: process {record.pid} is at work here")
+
+
+def _check_place(where: str, record: Record, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise Environment(
+            f"{where}: belongs to the user {found.st_uid}",
+            f"If a run of that user was cut off here, run the command as that user. {_BY_HAND}",
+        )
+    if found.st_ino != record.place:
+        raise Environment(f"{where}: was not written here: the tree was copied, or came with it", _BY_HAND)
 
 
 def _alive(pid: int) -> bool:
@@ -192,7 +221,11 @@ def _make_again(tree: Tree, mode: int, path: str) -> None:
     name = path.rsplit("/", 1)[-1]
     try:
         os.mkdir(name, dir_fd=folder)
-        os.chmod(name, mode, dir_fd=folder)
+        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
     except FileExistsError:
         pass
     finally:

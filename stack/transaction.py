@@ -165,7 +165,8 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
         for number, step in enumerate(plan.steps)
     )
     made = tuple(_missing_folders(tree, plan.steps))
-    record = Record(this_host(), os.getpid(), files, made, tuple(_emptied_folders(tree, plan)))
+    gone = tuple(_emptied_folders(tree, plan))
+    record = Record(this_host(), os.getpid(), files, made, gone, os.fstat(handle).st_ino)
     _write(handle, "record", File(format_record(record), False), None)
     os.fsync(handle)
     return record

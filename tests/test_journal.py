@@ -21,7 +21,7 @@ from stack.paths import JOURNAL
 from stack.store import Store
 
 STORE = Store(str(STACKS))
-RECORD = Record(this_host(), 4242, (Line(0, "a" * 64, "-", "x/y"),), ("d", "d/e"), ((0o755, "f"),))
+RECORD = Record(this_host(), 4242, (Line(0, "a" * 64, "-", "x/y"),), ("d", "d/e"), ((0o755, "f"),), 77)
 
 
 def killed(tree: Path, at: str = "_settle") -> Path:
@@ -56,6 +56,10 @@ ODD: dict[str, tuple[str, str]] = {
     "pid-negative": ("pid 4242", "pid -1"),
     "pid-huge": ("pid 4242", "pid " + "9" * 40),
     "pid-absurd": ("pid 4242", "pid " + "9" * 5000),
+    "place-odd": ("place 77", "place 0x4d"),
+    "place-absurd": ("place 77", "place " + "9" * 5000),
+    "place-missing": ("place 77\n", ""),
+    "number-absurd": ("file 0", "file " + "9" * 5000),
     "odd-line": ("made d\n", "maid d\n"),
     "missing-words": ("made d\n", "made\n"),
     "path-parent": ("x/y", "../y"),
@@ -105,6 +109,32 @@ def test_the_journal_of_this_machine_before_a_reboot_is_undone(specimen: Path) -
     edit(killed(specimen), f"host {name} {boot}", f"host {name} 00000000-0000-0000-0000-000000000000")
     commands.unapply(str(specimen), STORE)
     assert contents(specimen) == before
+
+
+# Whose journal it is not: what to do to one that a run has left, and what the message says.
+FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "copied": (lambda tree: (tree / JOURNAL).rename(tree / "x") and shutil.copytree(tree / "x", tree / JOURNAL),
+               "was not written here"),
+    "other-user": (lambda tree: os.chown(tree / JOURNAL, 12345, 12345), "belongs to the user 12345"),
+    "record-is-a-link": (lambda tree: (tree / JOURNAL / "record").rename(tree / "x")
+                         and (tree / JOURNAL / "record").symlink_to("../x"), "is a symbolic link"),
+    "record-is-a-fifo": (lambda tree: ((tree / JOURNAL / "record").unlink(), os.mkfifo(tree / JOURNAL / "record")),
+                         "is a special file"),
+    "record-is-huge": (lambda tree: os.truncate(tree / JOURNAL / "record", 1 << 30), "is a huge file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change, message", FOREIGN.values(), ids=FOREIGN)
+def test_a_journal_that_no_run_of_ours_has_left_here_is_not_obeyed(
+    specimen: Path, run_cli: RunCli, change: Callable[[Path], object], message: str
+) -> None:
+    change(killed(specimen))
+    before = contents(specimen) if "huge" not in message else {}
+    for verb in ("apply", "unapply"):
+        ran = run_cli(verb, specimen)
+        assert ran.code == 4 and message in ran.stderr and "Nothing was changed" in ran.stderr
+    assert run_cli("status", specimen).code == 0
+    assert not before or contents(specimen) == before
 
 
 def test_without_locks_a_living_process_is_left_alone(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +205,7 @@ def test_an_undo_that_is_itself_killed_is_finished_by_the_next(tmp_path: Path, m
     for at in range(1, 400):
         tree = tmp_path / "tree"
         subprocess.run(["cp", "-a", origin, tree], check=True)  # -a keeps the hard links of the journal
+        edit(tree, f"place {(origin / JOURNAL).stat().st_ino}", f"place {(tree / JOURNAL).stat().st_ino}")
         child = os.fork()
         if not child:
             Trap(pytest.MonkeyPatch(), lambda name: os._exit(99), at)
