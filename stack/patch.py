@@ -20,6 +20,8 @@ from stack.paths import check_path, check_twins
 
 LARGEST = 16 * 1024 * 1024
 """Bytes that a patch file may have; a larger one is refused unread."""
+MOST_LINES = 200_000
+"""Lines that a patch file may have: unidiff takes some 20 microseconds for each."""
 
 _MODE_LINES = (b"old mode", b"new mode", b"new file mode", b"deleted file mode")
 _UNSUPPORTED = (
@@ -36,7 +38,8 @@ _MODES = {b"100644": 0o644, b"100755": 0o755}
 _ODD_MODES = {b"120000": "a symbolic link", b"160000": "a submodule"}
 _HEX = frozenset(b"0123456789abcdef")
 _KINDS = (" ", "-", "+")
-_COUNTS = re.compile(rb"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+# Nine digits: what no file has more lines than, and what every tool can hold in a machine word.
+_COUNTS = re.compile(rb"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 ABSENT = "0" * 40
 """The blob id that an index line has where the file is absent."""
 _EMPTY = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
@@ -80,6 +83,8 @@ def parse_patch(data: bytes, name: str) -> Patch:
     """Return the patch in data; raise Malformed with `name`, the line and what is wrong there."""
     if len(data) > LARGEST:
         raise Malformed(f"{name}: {len(data)} bytes; a patch has at most {LARGEST}")
+    if (count := data.count(b"\n")) > MOST_LINES:
+        raise Malformed(f"{name}: {count} lines; a patch has at most {MOST_LINES}")
     lines = split_lines(data)
     if lines and not lines[-1].endswith(b"\n"):
         raise Malformed(f"{name}:{len(lines)}: the last line has no newline: cut off?", _AGAIN)
@@ -191,7 +196,7 @@ class _Section:
         if not dots or not all(len(one) == 40 and _HEX.issuperset(one) for one in (old, new)):
             raise self.fail("the blob ids are not full, or the line is damaged")
         if mode and mode not in _MODES or self.line()[:-1].endswith(b" "):
-            raise self.fail(f"{_show(self.line())} ({_ODD_MODES.get(mode, 'an odd mode')})")
+            raise self.fail(f"{_show(self.line())} ({_ODD_MODES.get(mode, 'an odd mode')}) is not supported")
         self.at += 1
         return old.decode(), new.decode(), mode
 
@@ -238,6 +243,7 @@ class _Section:
         except ImportError as error:
             raise Environment(f"unidiff cannot be imported: {error}", _GET_UNIDIFF) from error
 
+        self._check_headers()
         text = [line.decode("latin-1") for line in self.lines[self.at : self.end]]
         try:
             files = PatchSet(["--- a/x\n", "+++ b/x\n", *text])
@@ -246,6 +252,13 @@ class _Section:
         if len(files) != 1:
             raise self._locate("they read as those of several files")
         return files[0]
+
+    def _check_headers(self) -> None:
+        """Check each hunk header before unidiff makes numbers of it: no line of a hunk begins with @."""
+        for number in range(self.at, self.end):
+            if self.lines[number].startswith(b"@@") and not _COUNTS.match(self.lines[number]):
+                self.at = number
+                raise self.fail(f"not a hunk header: {_show(self.line()[:80])}")
 
     def _locate(self, message: str) -> Malformed:
         """Name the first line that is no part of a hunk, or the hunk that has not the lines it counts."""
@@ -333,9 +346,9 @@ class _Section:
                 raise self.fail("a line without a newline is not the last one of the file")
 
     def _check_whole(self, hunks: tuple[Hunk, ...], change: FileChange) -> None:
-        if change.old_mode is None and (len(hunks) != 1 or hunks[0].before):
+        if change.old_mode is None and (len(hunks) != 1 or hunks[0].before or hunks[0].old):
             raise self.fail("a new file has lines before it is made")
-        if change.new_mode is None and (len(hunks) != 1 or hunks[0].after):
+        if change.new_mode is None and (len(hunks) != 1 or hunks[0].after or hunks[0].new):
             raise self.fail("a deleted file keeps lines")
 
 

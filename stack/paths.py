@@ -10,6 +10,8 @@ JOURNAL = ".torch-musa-patches"
 """The directory in TREE that a running transaction uses; no patch may reach into it."""
 
 _FORBIDDEN = frozenset(" \"'\\")
+LONGEST, DEEPEST = 1024, 100
+"""Characters and parts that a path may have; every part costs a system call, and no source tree comes near."""
 
 
 def check_path(path: str, where: str) -> str:
@@ -19,9 +21,12 @@ def check_path(path: str, where: str) -> str:
     every applier reads alike. A name with a space cannot be told apart in a `diff --git` line.
     """
     plain = path.isascii() and path.isprintable() and not _FORBIDDEN.intersection(path)
-    if not plain or len(path) > 1024:
+    if not plain:
         raise Malformed(f"{where}: the name {path[:80]!r} is not plain ASCII without spaces and quotes")
-    for part in path.split("/"):
+    parts = path.split("/")
+    if len(path) > LONGEST or len(parts) > DEEPEST:
+        raise Malformed(f"{where}: a name has at most {LONGEST} characters and {DEEPEST} parts: {path[:40]!r}...")
+    for part in parts:
         if part in ("", ".", ".."):
             raise Malformed(f"{where}: {path!r} is absolute or leaves the tree")
         if _is_git_directory(part) or part.lower() == JOURNAL:

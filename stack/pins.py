@@ -9,6 +9,8 @@ from stack.errors import Malformed
 from stack.paths import check_path
 
 _HEX = frozenset(b"0123456789abcdef")
+MOST = 10_000
+"""Files that a stack may touch; more is a mistake or an attack."""
 
 
 def parse_pins(data: bytes, name: str) -> dict[str, str]:
@@ -18,6 +20,8 @@ def parse_pins(data: bytes, name: str) -> dict[str, str]:
     """
     pins: dict[str, str] = {}
     last = ""
+    if (count := data.count(b"\n")) > MOST:
+        raise Malformed(f"{name}: {count} lines; a stack touches at most {MOST} files")
     for number, line in enumerate(split_lines(data), 1):
         digest, path = line[:64], line[66:-1].decode("ascii", "backslashreplace")
         if line[64:66] + line[-1:] != b"  \n" or not _HEX.issuperset(digest):

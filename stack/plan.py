@@ -15,7 +15,7 @@ from stack.hunk import apply_hunks
 from stack.patch import FileChange, Patch
 from stack.state import State
 from stack.store import Release
-from stack.tree import Entry, Kind
+from stack.tree import LARGEST, MOST_LINES, Entry, Kind
 
 
 class File(NamedTuple):
@@ -136,7 +136,11 @@ def change_file(image: File | None, change: FileChange, reverse: bool, where: st
     lines = apply_hunks(split_lines(data), change.hunks, reverse, where)
     result = b"".join(lines)
     if mode is None:
+        if result:  # the way back could not bring these lines again
+            raise Malformed(f"{where}: the hunks leave lines of a file that goes")
         return None
+    if len(lines) > MOST_LINES or len(result) > LARGEST:  # it could not be read again, nor taken back
+        raise Malformed(f"{where}: the result would have {len(lines)} lines and {len(result)} bytes: too many")
     if new and git_blob(result) != new:
         raise Malformed(f"{where}: the hunks do not lead to blob {new[:12]} of the index line")
     return File(result, mode == 0o755)

@@ -21,9 +21,9 @@ def parse_series(data: bytes, name: str) -> tuple[str, ...]:
     >>> parse_series(b"# ours\n0001-a.patch\n", "series/1")
     ('0001-a.patch',)
     """
+    if (count := data.count(b"\n")) > MOST:
+        raise Malformed(f"{name}: {count} lines; a series has at most {MOST}")
     lines = split_lines(data)
-    if len(lines) > MOST:
-        raise Malformed(f"{name}: {len(lines)} lines; a series has at most {MOST}")
     names: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.startswith(b"#"):

@@ -11,10 +11,15 @@ from functools import cached_property
 from typing import Any
 
 from stack.errors import Environment, Malformed, Usage
-from stack.patch import LARGEST, FileChange, Patch, parse_patch
+from stack.patch import LARGEST, MOST_LINES, FileChange, Patch, parse_patch
 from stack.paths import check_path, check_twins
 from stack.pins import parse_pins
 from stack.series import parse_series
+from stack.tree import MOST_LINES as MOST_LINES_OF_FILES
+from stack.tree import Kind, Tree
+
+_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-")
+_HEX = frozenset("0123456789abcdef")
 
 
 class Release:
@@ -27,6 +32,8 @@ class Release:
         self.series_label = f"series/{name}"
         self.label = f"patches/{name}"
         """The folder of the patches and pins, as messages name it: from the stacks folder on."""
+        self._counted: set[str] = set()
+        self._lines = 0
 
     def read(self, label: str) -> bytes:
         """Return the bytes of one data file; raise Malformed or Environment naming it."""
@@ -35,16 +42,21 @@ class Release:
         return self._data[label]
 
     def _load(self, label: str) -> bytes:
-        try:
-            with open(f"{self.stacks}/{label}", "rb") as file:
-                data = file.read(LARGEST + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            raise Malformed(f"{label}: is missing", f"Release {self.name} is not complete.") from None
-        except OSError as error:
-            raise Environment(f"{label}: cannot be read: {error.strerror}") from error
-        if len(data) > LARGEST:
-            raise Malformed(f"{label}: has more than {LARGEST} bytes")
-        return data
+        """Read one data file.
+
+        It is a regular file, and no link leads to it: what stands elsewhere on the machine is nobody's patch, and
+        would show in messages.
+        """
+        with Tree(self.stacks) as tree:
+            found = tree.read(label)
+        if found.kind is Kind.ABSENT:
+            raise Malformed(f"{label}: is missing", f"Release {self.name} is not complete.")
+        if found.kind is Kind.HUGE or len(found.data) > LARGEST:
+            raise Malformed(f"{label}: is a huge file: it may have {LARGEST} bytes and {MOST_LINES_OF_FILES} lines")
+        if found.kind is not Kind.FILE:
+            via = f" (through {found.via})" if found.via else ""
+            raise Malformed(f"{label}: is a {found.kind.value}{via}, not a regular file")
+        return found.data
 
     def labels(self) -> list[str]:
         """Return the label of every file of the release: its folder's, whatever they are, and its series."""
@@ -74,9 +86,15 @@ class Release:
         return changes
 
     def patch(self, name: str) -> Patch:
-        """Return one patch of the release's folder."""
+        """Return one patch of the release's folder; raise Malformed for more lines in all than a stack may have."""
         label = f"{self.label}/{name}"
-        return parse_patch(self.read(label), label)
+        data = self.read(label)
+        if name not in self._counted:
+            self._counted.add(name)
+            self._lines += data.count(b"\n") + len(data) // 1024  # long lines take their time, too
+        if self._lines > MOST_LINES:
+            raise Malformed(f"{label}: with it the stack has more than {MOST_LINES} lines or kilobytes")
+        return parse_patch(data, label)
 
     def _pins(self, name: str) -> dict[str, str]:
         label = f"{self.label}/{name}"
@@ -123,9 +141,10 @@ class Release:
         `result`: sha256 and git_blob after the stack, null for a file that goes."""
         prints = self._json("fingerprint.json")
         for path, entry in prints.items():
+            check_path(path, f"{self.label}/fingerprint.json")
             lines = entry.get("lines") if isinstance(entry, dict) else None
-            if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-                raise Malformed(f"{self.label}/fingerprint.json: {path}: no lines")
+            if not isinstance(lines, list) or not all(map(_is_line, lines)):
+                raise Malformed(f"{self.label}/fingerprint.json: {path}: no lines, or one that is no line digest")
         return prints
 
     def _json(self, name: str) -> dict[str, Any]:
@@ -157,7 +176,7 @@ class Store:
                 f"{self.stacks}: no stacks here: series: {error.strerror}",
                 "--stacks names a folder that holds series/ and patches/.",
             ) from error
-        names = [name for name in names if name[:1].isdigit()]
+        names = [name for name in names if is_release(name)]
         if not names:
             raise Usage(f"{self.stacks}/series: names no release")
         return tuple(Release(self.stacks, name) for name in sorted(names, key=version_key))
@@ -174,6 +193,15 @@ class Store:
     def paths(self) -> tuple[str, ...]:
         """Every path that some release's stack touches, sorted."""
         return tuple(sorted({path for release in self.releases for path in release.paths}))
+
+
+def is_release(name: str) -> bool:
+    """Whether this can be the name of a release: it begins with a digit, and no shell or terminal minds it."""
+    return name[:1].isdigit() and _NAME.issuperset(name)
+
+
+def _is_line(digest: object) -> bool:
+    return isinstance(digest, str) and len(digest) == 16 and _HEX.issuperset(digest)
 
 
 def version_key(name: str) -> list[tuple[int, int, str]]:

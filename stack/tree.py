@@ -16,6 +16,8 @@ from stack.errors import Environment, Usage
 
 LARGEST = 64 * 1024 * 1024
 """A touched file has at most so many bytes; of a larger one only the fact is reported."""
+MOST_LINES = 500_000
+"""And so many lines: every line is an object of its own and a digest, where a file is compared with a release."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a FIFO swapped in between stat and open must not block the run.
@@ -150,13 +152,14 @@ def _kind(mode: int) -> Kind:
 
 
 def _read(descriptor: int, size: int) -> bytes | None:
-    """Return the whole file, or None when it is larger than LARGEST."""
+    """Return the whole file, or None when it is larger than LARGEST or has more than MOST_LINES."""
     blocks: list[bytes] = []
     have = 0
     while have <= LARGEST and size <= LARGEST:
         block = os.read(descriptor, max(size - have, 0) + 65536)
         if not block:
-            return b"".join(blocks)
+            data = b"".join(blocks)
+            return data if data.count(b"\n") <= MOST_LINES else None
         blocks.append(block)
         have += len(block)
     return None

@@ -107,7 +107,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "no-patches": (lambda stacks: shutil.rmtree(stacks / "patches"), 3, "base.sha256: is missing"),
     "no-pins": (lambda stacks: (stacks / FOLDER / "base.sha256").unlink(), 3, "base.sha256: is missing"),
     "no-patch": (lambda stacks: (stacks / PATCH).unlink(), 3, f"{PATCH}: is missing"),
-    "patch-is-a-directory": (lambda stacks: _to_directory(stacks / PATCH), 4, "cannot be read"),
+    "patch-is-a-directory": (lambda stacks: _to_directory(stacks / PATCH), 3, "is a directory, not a regular file"),
     "patch-is-cut": (lambda stacks: os.truncate(stacks / PATCH, 900), 3, f"{PATCH}:"),
     "patch-is-empty": (_write(PATCH, b""), 3, f"{PATCH}:1: "),
     "empty-series": (_write("series/2.7.1+specimen", b""), 3, "series/2.7.1+specimen: names no patch"),

@@ -10,7 +10,7 @@ from stacks import git
 
 from stack.digest import git_blob
 from stack.errors import Environment, Malformed
-from stack.patch import LARGEST, parse_patch
+from stack.patch import LARGEST, MOST_LINES, parse_patch
 from stack.plan import File, change_file
 
 ONE, TWO, NONE = b"1" * 40, b"2" * 40, b"0" * 40
@@ -94,6 +94,8 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "count-with-zeros": (HEAD + section(b"@@ -01 +1 @@\n-a\n+b\n"), FIRST + 4),
     "count-huge": (HEAD + section(b"@@ -1,%s +1 @@\n-a\n+b\n" % (b"9" * 30)), FIRST + 4),
     "count-absurd": (HEAD + section(b"@@ -1,%s +1 @@\n-a\n+b\n" % (b"9" * 5000)), FIRST + 4),
+    "line-number-absurd": (HEAD + section(b"@@ -%s +1 @@\n-a\n+b\n" % (b"9" * 5000)), FIRST + 4),
+    "second-header-absurd": (HEAD + section(CHANGE + b"@@ -%s +9 @@\n-a\n+b\n" % (b"9" * 10)), FIRST + 9),
     "hunk-header-cut": (HEAD + section(b"@@ -1 +1\n-a\n+b\n"), FIRST + 4),
     "hunk-of-nothing": (HEAD + section(b"@@ -1,0 +1,0 @@\n"), FIRST + 4),
     "no-hunk": (HEAD + section(b""), FIRST + 4),
@@ -160,6 +162,8 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "new-in-two-hunks": (
         HEAD + new(NEW_BODY + b"@@ -0,0 +2 @@\n+y\n"), FIRST + 5,
     ),
+    "new-not-from-its-start": (HEAD + new(NEW_BODY.replace(b"-0,0 +1", b"-4,0 +5")), FIRST + 5),
+    "gone-not-from-its-start": (HEAD + GONE + b"@@ -2 +1,0 @@\n-b\n", FIRST + 5),
     "new-from-a-file": (HEAD + new(NEW_BODY.replace(b"/dev/null", b"a/x")), FIRST + 3),
     "gone-keeps-lines": (HEAD + GONE + b"@@ -1,2 +1 @@\n-a\n b\n", FIRST + 5),
     "gone-to-a-file": (HEAD + GONE.replace(b"/dev/null", b"b/x") + b"@@ -1 +0,0 @@\n-a\n", FIRST + 4),
@@ -218,9 +222,10 @@ def test_takes_a_message_that_no_applier_misreads(message: bytes) -> None:
     assert patch.head == message + HEAD and len(patch.files) == 1
 
 
-def test_refuses_a_patch_larger_than_the_limit() -> None:
-    with pytest.raises(Malformed, match="at most"):
-        parse_patch(b"x" * (LARGEST + 1), "p.patch")
+@pytest.mark.parametrize("data", [b"x" * (LARGEST + 1), b"\n" * (MOST_LINES + 1)], ids=["bytes", "lines"])
+def test_refuses_a_patch_larger_than_the_limit(data: bytes) -> None:
+    with pytest.raises(Malformed, match="a patch has at most"):
+        parse_patch(data, "p.patch")
 
 
 # What is accepted: the file before and after, None for absent; git makes the diff.

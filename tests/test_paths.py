@@ -38,7 +38,8 @@ REFUSED = {
     "delete": "a\x7f",
     "non-ascii": "\u00e4",
     "u2028": "a\u2028b",
-    "long": "a/" * 600 + "a",
+    "long": "a" * 1025,
+    "deep": "a/" * 100 + "a",
 }
 
 

@@ -10,7 +10,7 @@ from conftest import INIT, STACKS
 
 from stack.digest import sha256
 from stack.errors import Malformed
-from stack.pins import format_pins, parse_pins
+from stack.pins import MOST, format_pins, parse_pins
 
 A, B = b"a" * 64, b"b" * 64
 REFUSED = {
@@ -31,6 +31,7 @@ REFUSED = {
     "absolute": (A + b"  /x\n", ":1"),
     "git": (A + b"  .git/config\n", ":1"),
     "space": (A + b"  x y\n", ":1"),
+    "too-many": (b"".join(A + b"  %08d\n" % number for number in range(MOST + 1)), ""),
     "latin-1": (A + b"  \xe4\n", ":1"),
 }
 
