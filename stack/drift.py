@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stack.digest import git_blob
+from stack.errors import Malformed
 from stack.fingerprint import digest_lines, known_lines, step_lines
 from stack.state import INIT, LAZY_INIT, Evidence, Standing, State, judge
 from stack.store import Release, Store
-from stack.timeline import Found, Point, Timeline, same_bytes, timeline
+from stack.timeline import UNNAMED, Found, Point, Timeline, same_bytes, timeline
 from stack.tree import Kind
 
 
@@ -114,9 +115,21 @@ def _explain(path: str, release: Release, lines: Mapping[str, Timeline], found: 
         return Evidence(path, (), "executable bit", None, f"{bit} (mode {seen.entry.mode:04o})")
     if points[0].blob is None:
         return Evidence(path, (), "in the way", None, "exists already; the stack would make it")
+    if any(_contradicts(seen, point) for point in points):
+        raise Malformed(
+            f"{release.label}: {path}: its pin and its blob id in the patches are not of the same bytes",
+            "The stack is damaged, not the tree: apply.py lint.",
+        )
     if (other := _other_release(path, seen, release, lines)) is not None:
         return Evidence(path, (), "another release", None, f"is that of {other}")
     return _edited(path, seen, points, release)
+
+
+def _contradicts(seen: Found, point: Point) -> bool:
+    """Whether the file is that of one of a point's two records, and not that of the other."""
+    if point.sha256 is None or point.blob in (None, UNNAMED):
+        return False
+    return (seen.sha256 == point.sha256) != (seen.blob == point.blob)
 
 
 def _other_release(path: str, seen: Found, release: Release, lines: Mapping[str, Timeline]) -> str | None:

@@ -16,6 +16,8 @@ from stack.store import Release
 from stack.tree import Entry, Kind
 
 UNNAMED = ""
+# Files that a message names one by one.
+_NAMED = 10
 
 
 class Point(NamedTuple):
@@ -102,9 +104,10 @@ def _check_pinned(release: Release, history: Mapping[str, list[Point]]) -> None:
     for name, pins, at in (("base", release.base, 0), ("result", release.result, -1)):
         present = {path for path, points in history.items() if points[at].blob is not None}
         if present != set(pins):
+            odd = sorted(present ^ set(pins))
+            more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
             raise Malformed(
-                f"{release.label}/{name}.sha256: pins and patches disagree about "
-                + ", ".join(sorted(present ^ set(pins)))
+                f"{release.label}/{name}.sha256: pins and patches disagree about {', '.join(odd[:_NAMED])}{more}"
             )
 
 

@@ -10,8 +10,10 @@ import pytest
 from conftest import INIT, LAZY_INIT, NEW_TEST, OLD_TEST, STACKS, snapshot
 from stacks import git, make_stack
 
+from stack import plan as planning
 from stack.errors import Malformed, StackError
-from stack.plan import Plan, plan_apply, plan_unapply
+from stack.patch import FileChange, Hunk
+from stack.plan import File, Plan, change_file, plan_apply, plan_unapply
 from stack.state import Standing, State, identify
 from stack.store import Store
 from stack.tree import Entry, Kind, Tree
@@ -80,11 +82,12 @@ def test_a_tampered_patch_is_never_planned(
         plan_apply(*look(specimen, store))
 
 
-def test_a_tree_that_contradicts_the_blob_ids_is_no_known_release(specimen: Path, tmp_path: Path) -> None:
+def test_a_stack_whose_pins_and_blob_ids_disagree_is_named_and_not_the_tree(specimen: Path, tmp_path: Path) -> None:
     match = re.search(rb"index [0-9a-f]{40}", (STACKS / "patches" / RELEASE / FORWARD).read_bytes())
     assert match
     store = stacks_with(tmp_path, f"patches/{RELEASE}/{FORWARD}", match.group(0), b"index " + b"1" * 40)
-    assert look(specimen, store)[0].standing is Standing.DRIFTED
+    with pytest.raises(Malformed, match=f"{INIT}: its pin and its blob id in the patches are not of the same bytes"):
+        look(specimen, store)
 
 
 def _toggle(tree: Path) -> None:
@@ -126,3 +129,22 @@ def test_a_series_that_comes_back_to_the_base_is_not_taken_for_pristine(tmp_path
     make_stack(tmp_path / "s", "1", base, [_toggle, _toggle])
     state, _ = look(base, Store(str(tmp_path / "s")))
     assert (state.standing, state.applied) == (Standing.APPLIED, 2)
+
+
+def test_a_file_does_not_go_with_lines_that_no_hunk_knows() -> None:
+    hunk = Hunk(1, 0, (b"a\n",), (), (), 1)
+    change = FileChange("x", 0o644, None, None, None, (hunk,))
+    assert change_file(File(b"a\n", False), change, False, "x") is None
+    with pytest.raises(Malformed, match="leave lines of a file that goes"):
+        change_file(File(b"a\nb\n", False), change, False, "x")
+
+
+@pytest.mark.parametrize("limit", ["MOST_LINES", "LARGEST"])
+def test_no_file_grows_beyond_what_is_read_again(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hunk = Hunk(1, 1, (b"a\n",), (b"a\n", b"b\n"), (), 1)
+    change = FileChange("x", 0o644, 0o644, None, None, (hunk,))
+    monkeypatch.setattr(planning, limit, 2 if limit == "MOST_LINES" else 4)
+    assert change_file(File(b"a\n", False), change, False, "x") == File(b"a\nb\n", False)
+    monkeypatch.setattr(planning, limit, 1)
+    with pytest.raises(Malformed, match="too many"):
+        change_file(File(b"a\n", False), change, False, "x")
