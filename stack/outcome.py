@@ -24,6 +24,10 @@ from typing import Any, NamedTuple
 from stack.errors import Exit
 from stack.state import State
 
+# What a terminal obeys, or shows in another order than it stands: a tree, a patch or a name may be made to deceive.
+_UNSEEN = {*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)}
+_SHOWN = {code: ascii(chr(code))[1:-1] for code in _UNSEEN - {0x0A}}
+
 
 class Claim(NamedTuple):
     """What was established, and how: by digest, by source reading, by import, on a device."""
@@ -48,12 +52,12 @@ class Outcome(NamedTuple):
 
 
 def to_text(outcome: Outcome) -> str:
-    """Return the outcome for people."""
+    """Return the outcome for people, control characters as escapes."""
     lines = [outcome.message]
     lines += [f"  {claim.claim} ({claim.how})" for claim in outcome.claims]
     if outcome.tip:
         lines.append(f"TIP: {outcome.tip}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).translate(_SHOWN) + "\n"
 
 
 def to_json(outcome: Outcome) -> str:
