@@ -55,8 +55,15 @@ class Source(NamedTuple):
     scope: Scope
 
 
+LARGEST_SOURCE = 192 * 1024
+"""Bytes of a module that is parsed: its syntax tree takes up to a thousand times as many, and the parser of Python 3.10
+dies of one that is a chain of some hundred thousand links."""
+
+
 def parse(source: bytes) -> ast.Module:
     """Parse a module without the compiler's warnings on its strings. Raises SyntaxError or ValueError."""
+    if len(source) > LARGEST_SOURCE:
+        raise ValueError(f"{len(source)} bytes, at most {LARGEST_SOURCE} are read")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)

@@ -25,12 +25,19 @@ from stack.tree import Entry, Kind
 TESTS = "tests/"
 # Lines of the file around the most likely place that are looked at for what the fork has put between or taken out.
 _AROUND = 3
+# What a search may cost. Files and hunks of any real stack stay thousands of times below.
+_MOST_SEARCHED = 1 << 28
+"""Bytes: the size of a file times the hunks that are looked for in it."""
+_MOST_COMPARED = 200
+"""Lines of a hunk of which the most likely place is looked for, and places that are tried for each line."""
+_MOST_EXPLAINED = 20
+"""Hunks of one file whose most likely place is looked for."""
 
 
 class Placement(NamedTuple):
     """Where one hunk would go.
 
-    kind: "unique", "changed" (its context is not there), "ambiguous", "out of order", or "in already".
+    kind: "unique", "changed" (its context is not there), "ambiguous", "out of order", "in already", or "too large".
     lines: the places found (1-based), for a changed one the place that is most like it.
     differing: for a changed one, the lines that differ there: what the patch expects, what the file has.
     """
@@ -136,6 +143,8 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
     lines = split_lines(data)
     placed: list[Placement] = []
     changes = [(name, change) for name, change in _changes(release, path) if change is not None]
+    if sum(len(change.hunks) for _, change in changes) * len(data) > _MOST_SEARCHED:
+        return [Placement(changes[0][0], path, 1, 0, "too large", ())], None
     for name, change in reversed(changes) if reverse else changes:
         here = _place_change(name, change, lines, reverse)
         placed += here
@@ -165,7 +174,8 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
             kind, at = "in already", places(lines, put)
         elif not at:
             kind = "changed"
-            at, differing = _most_like(lines, want, stated)
+            if len(want) <= _MOST_COMPARED and number <= _MOST_EXPLAINED:
+                at, differing = _most_like(lines, want, stated)
         end = at[0] + len(want) - 1 if kind == "unique" else end
         placed.append(Placement(name, change.path, number, stated, kind, tuple(at), differing))
     return placed
@@ -198,7 +208,7 @@ def _most_like(
     """Return the place with most of the wanted lines, nearest to the stated one, and what differs there."""
     wanted = set(want) - {b"\n"}
     near = [at for at, line in enumerate(lines, 1) if line in wanted]
-    starts = sorted({max(1, at - offset) for at in near[:1000] for offset in range(len(want))})
+    starts = sorted({max(1, at - offset) for at in near[:_MOST_COMPARED] for offset in range(len(want))})
 
     def likeness(start: int) -> tuple[int, int]:
         same = sum(a == b for a, b in zip(lines[start - 1 :], want, strict=False))
@@ -260,6 +270,7 @@ def describe(placement: Placement) -> list[str]:
         "ambiguous": f"matches at several places, or could not be found again: lines {at}",
         "out of order": f"matches at line {at}, before the hunk that stands before it in the patch",
         "in already": f"is in already, at line {at}",
+        "too large": "and the others are not looked for: the file has too many bytes for so many hunks",
         "changed": f"does not match: its context changed; most like it at line {at or 'none'}",
     }[placement.kind]
     lines = [f"{placement.path}: {name}, hunk {placement.number} {what}"]

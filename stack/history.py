@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from stack.digest import git_blob
+
 
 def blob(root: str, name: str) -> bytes | None:
     """Return the bytes of the blob with this id, or None when the tree has no git, or git has no such blob."""
@@ -11,14 +13,20 @@ def blob(root: str, name: str) -> bytes | None:
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env = {**kept, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1"}
+    # With "." in PATH, the tree's own file of that name would be the git.
+    env["PATH"] = os.pathsep.join(folder for folder in os.get_exec_path() if os.path.isabs(folder))
     # The repository must be the tree's own: an enclosing one says nothing about it.
     env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.abspath(root))
+    # No transport at all: a repository that claims to be a partial clone would fetch a missing blob by a command of its
+    # own choice (core.sshCommand, remote.NAME.uploadpack), and an old git does not know GIT_NO_LAZY_FETCH.
+    env["GIT_ALLOW_PROTOCOL"] = ""
     command = ["git", "-c", "core.fsmonitor=false", "cat-file", "blob", name]
     try:
-        done = subprocess.run(command, cwd=root, env=env, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    # The bytes are those of the id, or they are a replacement's (git replace).
+    return done.stdout if done.returncode == 0 and git_blob(done.stdout) == name else None
 
 
 def difference_in_meaning(old: bytes, new: bytes) -> list[str] | None:
@@ -29,8 +37,10 @@ def difference_in_meaning(old: bytes, new: bytes) -> list[str] | None:
     import ast
     import difflib
 
+    from stack.bindings import parse
+
     try:
-        plain = [ast.unparse(ast.parse(source)).splitlines() for source in (old, new)]
-    except (SyntaxError, ValueError, RecursionError):
+        plain = [ast.unparse(parse(source)).splitlines() for source in (old, new)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return list(difflib.unified_diff(plain[0], plain[1], "as pinned", "in this tree", lineterm="", n=1))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from stack.bindings import parse
 from stack.digest import git_blob, sha256
 from stack.errors import Exit, Malformed, StackError
 from stack.fingerprint import known_lines, step_lines
@@ -186,6 +187,7 @@ def _patch_text(patch: Patch) -> Iterator[Problem]:
 def _compiles(patch: Patch, change: FileChange) -> Iterator[Problem]:
     source = b"".join(line for hunk in change.hunks for line in hunk.after)
     try:
+        parse(source)  # refuses a source whose syntax tree would fill the memory
         compile(source, change.path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield Problem("patch-python", patch.name, f"{change.path}: {error}")
