@@ -53,7 +53,7 @@ check: setup ## Run every check: ruff, mypy, the lint of the stacks, all tests.
 
 # What can differ between Pythons and between unidiffs: the engine, its command line, and what reads sources.
 ENGINE := series pins paths patch hunk header state plan transaction interrupts journal quilt cli lint start_up \
-    fork gitwork defect static scan imported export export_forms
+    fork gitwork defect static scan imported export cases protections
 
 .PHONY: check-pythons
 check-pythons: ## Run the engine's tests on each of PYTHONS at once, Python 3.10 with the unidiff and GitPython of Debian.
