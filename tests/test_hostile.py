@@ -21,6 +21,7 @@ from stacks import git
 
 import apply as command
 from stack import commands, fork, history
+from stack.bindings import LARGEST_SOURCE, parse
 from stack.digest import git_blob, sha256
 from stack.errors import StackError
 from stack.journal import Line as JournalLine
@@ -195,6 +196,12 @@ def test_a_source_that_is_made_to_break_its_reader_is_drift_like_any_other(speci
     before = contents(specimen)
     assert limited("apply", "--tests=none", "--stacks", STACKS, specimen).code == 1
     assert contents(specimen) == before
+
+
+def test_a_source_larger_than_any_of_upstream_is_not_parsed() -> None:
+    parse(b"#" * LARGEST_SOURCE)
+    with pytest.raises(ValueError, match="at most"):
+        parse(b"#" * (LARGEST_SOURCE + 1))
 
 
 def test_a_search_for_too_many_hunks_in_too_large_a_file_is_left(
