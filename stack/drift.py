@@ -20,15 +20,16 @@ def examine(store: Store, found: Mapping[str, Found], wanted: str | None) -> Sta
     It may still be partly applied, or a mixture; if not, each file that differs says how.
     wanted: the release that the user believes it is; differences are then told against it.
     """
-    known = [found[path] for path in (INIT, LAZY_INIT) if path in found]
-    if known and all(one.entry.kind in (Kind.ABSENT, Kind.BELOW) for one in known):
-        return State(Standing.OTHER, None, 0, (), f"it has neither {INIT} nor {LAZY_INIT}")
     lines = {release.name: timeline(release) for release in store.releases}
     states = [judge(release, lines[release.name], found) for release in store.releases]
     for standing in (Standing.PARTLY, Standing.MIXED):
         for state in states:
             if state.standing is standing:
                 return state
+    # Not before: a step of a series can be without them.
+    known = [found[path] for path in (INIT, LAZY_INIT) if path in found]
+    if known and all(one.entry.kind in (Kind.ABSENT, Kind.BELOW) for one in known):
+        return State(Standing.OTHER, None, 0, (), f"it has neither {INIT} nor {LAZY_INIT}")
     closest = _closest(states, found, wanted)
     assert closest.release is not None
     files = tuple(

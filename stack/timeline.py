@@ -101,6 +101,11 @@ def _point_after(before: Point, change: FileChange, step: int, total: int) -> Po
 
 
 def _check_pinned(release: Release, history: Mapping[str, list[Point]]) -> None:
+    for path in sorted(set(history) - set(release.paths)):
+        raise Malformed(
+            f"{release.label}: {path}: is made and removed again within the series: no pin tells whose file it is",
+            "Leave it out of both patches: a stack has no use for it.",
+        )
     for name, pins, at in (("base", release.base, 0), ("result", release.result, -1)):
         present = {path for path, points in history.items() if points[at].blob is not None}
         if present != set(pins):

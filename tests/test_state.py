@@ -14,7 +14,7 @@ from stacks import make_stack
 
 from stack import commands
 from stack.drift import first_difference
-from stack.errors import Refused
+from stack.errors import Malformed, Refused
 from stack.fingerprint import digest_lines
 from stack.state import Standing, State, identify
 from stack.store import Store
@@ -280,3 +280,39 @@ def test_a_sparse_file_of_gigabytes_is_not_read(specimen: Path, run_cli: RunCli)
 def test_status_of_a_copy_elsewhere_is_the_same(tmp_path: Path) -> None:
     tree = copy_specimen(tmp_path / "\u00dcber die Karten \u663e\u5361")
     assert look(tree).standing is Standing.PRISTINE
+
+
+def test_a_step_without_the_files_that_name_the_package_is_a_step(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "f").write_bytes(b"0\n")
+
+    def edit(tree: Path) -> None:
+        (tree / "f").write_bytes(b"1\n")
+
+    def make(tree: Path) -> None:
+        (tree / INIT).parent.mkdir()
+        (tree / INIT).write_bytes(b"x = 1\n")
+
+    make_stack(tmp_path, "1", base, [edit, make])
+    edit(base)
+    state = look(base, None, Store(str(tmp_path)))
+    assert (state.standing, state.applied) == (Standing.PARTLY, 1)
+
+
+def test_refuses_a_series_that_makes_a_file_and_removes_it_again(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "f").write_bytes(b"0\n")
+
+    def make(tree: Path) -> None:
+        (tree / "f").write_bytes(b"1\n")
+        (tree / "g").write_bytes(b"1\n")
+
+    make_stack(tmp_path, "1", base, [make, lambda tree: (tree / "g").unlink()])
+    for verb in (
+        lambda: commands.apply(str(base), Store(str(tmp_path)), commands.How()),
+        lambda: look(base, None, Store(str(tmp_path))),
+    ):
+        with pytest.raises(Malformed, match="g: is made and removed again within the series"):
+            verb()
