@@ -81,7 +81,7 @@ def plan_fork(
         image = File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
         changes = _changes(release, path)
         spans = spans_of(found[path], points[path])
-        if spans and _would_need_folder(path, image, reverse, has_folder):
+        if spans and path.startswith(TESTS) and _would_need_folder(path, image, reverse, has_folder):
             left_out.append(f"{path}: this tree has no directory for it")
         elif spans:
             images[path] = _fold(image, changes, spans[0][0], reverse, path)
@@ -92,7 +92,10 @@ def plan_fork(
         else:
             placements, after = place(release, path, image.data, reverse)
             placed += placements
-            images[path] = File(after, image.executable) if after is not None else None
+            bit = _executable(image.executable, changes, reverse)
+            if bit is None:
+                raise Refused(f"{path}: its executable bit is not the one that the stack of {release.name} changes")
+            images[path] = File(after, bit) if after is not None else None
     if any(one.kind not in ("unique", "in already") for one in placed):
         return tuple(placed)
     plan = Plan(_steps(found, images), frozenset(release.about["directories"]))
@@ -125,6 +128,18 @@ def _fold(
         if change is not None:
             image = change_file(image, change, reverse, f"{name}: {path}")
     return image
+
+
+def _executable(bit: bool, changes: Sequence[tuple[str, FileChange | None]], reverse: bool) -> bool | None:
+    """Return a file's executable bit after the changes, or None where it is not the one that they start from."""
+    for _, change in reversed(changes) if reverse else changes:
+        if change is None or change.old_mode is None or change.new_mode is None:
+            continue
+        start, end = (change.new_mode, change.old_mode) if reverse else (change.old_mode, change.new_mode)
+        if start != end and bit != (start == 0o755):
+            return None
+        bit = end == 0o755 if start != end else bit
+    return bit
 
 
 def _steps(found: Mapping[str, Found], images: Mapping[str, File | None]) -> tuple[Step, ...]:
@@ -255,7 +270,8 @@ def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, 
             return None
         else:
             placements, before = place(release, path, entry.data, reverse=True)
-            if before is None or any(one.kind != "unique" for one in placements):
+            bit = _executable(entry.executable, _changes(release, path), reverse=True)
+            if before is None or bit is None or any(one.kind != "unique" for one in placements):
                 return None
             placed += placements
     return tuple(placed)

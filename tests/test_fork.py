@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stacks import make_stack
 
+from stack import commands
 from stack.digest import split_lines
+from stack.errors import Refused
 from stack.fork import place, recognise
 from stack.store import Release, Store
 from stack.timeline import measure
@@ -300,3 +303,49 @@ def test_recognises_only_a_fork_that_has_the_hunks(tmp_path: Path) -> None:
         (placement,) = recognise(release(), measure(opened.read_all(release().paths))) or ()
     assert placement.lines == (136,)
     assert os.path.basename(placement.patch) == "0001-forward-the-initialization-flag.patch"
+
+
+def fork_of_a_stack(tmp_path: Path, change: Callable[[Path], None]) -> tuple[Path, Store]:
+    """Return a fork of a small tree, whose stack is this change, and the store."""
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "f").write_bytes(b"0\n")
+    (base / "f").chmod(0o644)
+    make_stack(tmp_path, "1", base, [change])
+    (base / "f").write_bytes(b"mine\n0\n")
+    return base, Store(str(tmp_path))
+
+
+FORK = commands.How(fork=True, prove=lambda *_: commands.Proof(True, "proven"))
+
+
+def test_a_fork_gets_the_executable_bit_that_the_stack_sets_and_loses_it_again(tmp_path: Path) -> None:
+    def change(tree: Path) -> None:
+        (tree / "f").write_bytes(b"1\n")
+        (tree / "f").chmod(0o755)
+
+    tree, store = fork_of_a_stack(tmp_path, change)
+    commands.apply(str(tree), store, FORK)
+    assert ((tree / "f").read_bytes(), (tree / "f").stat().st_mode & 0o111) == (b"mine\n1\n", 0o111)
+    commands.unapply(str(tree), store)
+    assert ((tree / "f").read_bytes(), (tree / "f").stat().st_mode & 0o111) == (b"mine\n0\n", 0)
+    (tree / "f").chmod(0o755)  # now it is not what the stack starts from
+    with pytest.raises(Refused):
+        commands.apply(str(tree), store, FORK)
+    assert (tree / "f").read_bytes() == b"mine\n0\n"
+
+
+def test_only_a_test_file_is_left_out_where_a_fork_has_no_directory_for_it(tmp_path: Path) -> None:
+    def change(tree: Path) -> None:
+        (tree / "f").write_bytes(b"1\n")
+        for path in ("new/g", "tests/t"):
+            (tree / path).parent.mkdir()
+            (tree / path).write_bytes(b"1\n")
+
+    tree, store = fork_of_a_stack(tmp_path, change)
+    outcome = commands.apply(str(tree), store, FORK)
+    assert outcome.data["left_out"] == ["tests/t: this tree has no directory for it"]
+    assert (tree / "new/g").read_bytes() == b"1\n"
+    assert commands.unapply(str(tree), store).outcome == "unapplied from a fork"
+    assert sorted(path.name for path in tree.iterdir()) == ["f"]
+    assert (tree / "f").read_bytes() == b"mine\n0\n"
