@@ -124,10 +124,10 @@ class Release:
         about = self._json("release.json")
         texts = [about.get(key) for key in ("upstream_commit", "torch", "fixed_in")]
         folders = about.get("directories")
-        if not all(isinstance(text, str) for text in texts) or not isinstance(folders, list):
+        if not all(map(_is_plain, texts)) or not isinstance(folders, list):
             raise Malformed(
                 f"{self.label}/release.json: needs the texts upstream_commit, torch "
-                "and fixed_in, and the list directories"
+                "and fixed_in, in plain ASCII, and the list directories"
             )
         for folder in folders:
             if not isinstance(folder, str):
@@ -158,6 +158,11 @@ class Release:
         if not isinstance(value, dict):
             raise Malformed(f"{label}: is not a JSON object")
         return value
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is a text that can be printed: JSON may hold half a character, or a terminal's escapes."""
+    return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
 class Store:

@@ -316,3 +316,16 @@ def test_refuses_a_series_that_makes_a_file_and_removes_it_again(tmp_path: Path)
     ):
         with pytest.raises(Malformed, match="g: is made and removed again within the series"):
             verb()
+
+
+@pytest.mark.parametrize("name, key", [("fingerprint.json", "lines"), ("release.json", "torch")])
+@pytest.mark.parametrize("text", ["\ud800", "\x1b[2J", "caf\xe9"], ids=["half-a-character", "escape", "not-ascii"])
+def test_a_text_that_cannot_be_printed_is_malformed(tmp_path: Path, name: str, key: str, text: str) -> None:
+    shutil.copytree(STACKS, tmp_path / "stacks")
+    path = tmp_path / "stacks/patches" / RELEASE / name
+    data = json.loads(path.read_bytes())
+    (data if key == "torch" else data[INIT])[key] = text if key == "torch" else [text]
+    path.write_text(json.dumps(data))
+    release = Store(str(tmp_path / "stacks")).release(RELEASE)
+    with pytest.raises(Malformed, match=name):
+        print(release.about, release.fingerprint)
