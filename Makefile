@@ -100,7 +100,30 @@ audit: $(TOOLS)/.ready ## Ask PyPI's advisories about everything in requirements
 sums: ## Write SHA256SUMS of both stacks folders anew, after a change by hand.
 	for folder in . $(SPECIMEN_STACKS); do (cd $$folder && LC_ALL=C sh -c 'sha256sum patches/*/* series/*' > SHA256SUMS); done
 
+# Hypothesis: EXAMPLES of all properties together, other ones each time. atheris: TIME seconds for each target, which
+# may take no input longer than 25 seconds or 2 GB. What either finds is left in build/, and is tried first the next time.
+EXAMPLES ?= 100000
+TIME ?= 600
+FUZZ_TARGETS := patch series pins header record data apply
+FUZZ := build/fuzz
+
+.PHONY: fuzz
+fuzz: ## Fuzz the engine for hours: EXAMPLES=100000 random stacks, then TIME=600 seconds on each of seven targets.
+	@$(MAKE) --no-print-directory fuzz-here PYTHON="$(PYTHON)" VENV=.venv-fuzz \
+	    REQUIREMENTS="requirements/run.txt requirements/dev.txt requirements/fuzz.txt"
+
+.PHONY: fuzz-here
+fuzz-here: setup
+	EXAMPLES=$(EXAMPLES) $(RUN) -m pytest -n 2 --dist load tests/test_fuzz.py tests/test_fuzz_parsers.py
+	@$(MAKE) --no-print-directory $(FUZZ_TARGETS:%=fuzz-%) VENV=$(VENV) REQUIREMENTS="$(REQUIREMENTS)"
+
+.PHONY: $(FUZZ_TARGETS:%=fuzz-%)
+$(FUZZ_TARGETS:%=fuzz-%): fuzz-%:
+	@mkdir -p $(FUZZ)/$*
+	$(RUN) tests/fuzz_atheris.py $* $(FUZZ)/$* -max_total_time=$(TIME) -timeout=25 -rss_limit_mb=2048 \
+	    -max_len=65536 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/$*-
+
 .PHONY: clean
 clean: ## Remove what the other targets have made.
-	rm -rf .venv .venv-3.* .venv-tools build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-3.* .venv-fuzz .venv-tools build .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
