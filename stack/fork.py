@@ -8,6 +8,7 @@ removed are left out, and that is said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -28,10 +29,10 @@ _AROUND = 3
 # What a search may cost. Files and hunks of any real stack stay thousands of times below.
 _MOST_SEARCHED = 1 << 28
 """Bytes: the size of a file times the hunks that are looked for in it."""
-_MOST_COMPARED = 200
-"""Lines of a hunk of which the most likely place is looked for, and places that are tried for each line."""
 _MOST_EXPLAINED = 20
 """Hunks of one file whose most likely place is looked for."""
+_COMPARED, _COMPARED_EACH, _CANDIDATES = 400, 16, 50
+"""What that search looks at: lines of a hunk, times that a line of it comes again, places."""
 
 
 class Placement(NamedTuple):
@@ -189,7 +190,7 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
             kind, at = "in already", places(lines, put)
         elif not at:
             kind = "changed"
-            if len(want) <= _MOST_COMPARED and number <= _MOST_EXPLAINED:
+            if number <= _MOST_EXPLAINED:
                 at, differing = _most_like(lines, want, stated)
         end = at[0] + len(want) - 1 if kind == "unique" else end
         placed.append(Placement(name, change.path, number, stated, kind, tuple(at), differing))
@@ -221,18 +222,31 @@ def _most_like(
     lines: Sequence[bytes], want: Sequence[bytes], stated: int
 ) -> tuple[list[int], tuple[tuple[str, str], ...]]:
     """Return the place with most of the wanted lines, nearest to the stated one, and what differs there."""
-    wanted = set(want) - {b"\n"}
-    near = [at for at, line in enumerate(lines, 1) if line in wanted]
-    starts = sorted({max(1, at - offset) for at in near[:_MOST_COMPARED] for offset in range(len(want))})
+    starts = _candidates(lines, want, stated)
 
     def likeness(start: int) -> tuple[int, int]:
-        same = sum(a == b for a, b in zip(lines[start - 1 :], want, strict=False))
+        same = sum(a == b for a, b in zip(lines[start - 1 : start - 1 + len(want)], want, strict=False))
         return same, -abs(start - stated)
 
     if not starts:
         return [], ()
     best = max(starts, key=likeness)
-    return [best], tuple(_differing(want, lines[max(0, best - 1 - _AROUND) : best - 1 + len(want) + _AROUND]))
+    here = lines[best - 1 : best - 1 + len(want)]
+    first = next((at for at, pair in enumerate(zip(want, here, strict=False)) if pair[0] != pair[1]), 0)
+    skip = max(0, first - _AROUND) if len(want) > _COMPARED else 0
+    want = want[skip : skip + _COMPARED]
+    shown = lines[max(0, best - 1 + skip - _AROUND) : best - 1 + skip + len(want) + _AROUND]
+    return [best], tuple(_differing(want, shown))
+
+
+def _candidates(lines: Sequence[bytes], want: Sequence[bytes], stated: int) -> list[int]:
+    """Return the places that most lines speak for. Linear in both: a hostile patch has a hunk of a million lines."""
+    offsets: dict[bytes, list[int]] = {}
+    for offset, line in enumerate(want):
+        if line != b"\n" and len(known := offsets.setdefault(line, [])) < _COMPARED_EACH:
+            known.append(offset)
+    votes = Counter(max(1, at - offset) for at, line in enumerate(lines, 1) for offset in offsets.get(line, ()))
+    return sorted(votes, key=lambda start: (-votes[start], abs(start - stated)))[:_CANDIDATES]
 
 
 def _differing(want: Sequence[bytes], here: Sequence[bytes]) -> Iterator[tuple[str, str]]:

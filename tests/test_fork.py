@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from stacks import make_stack
 from stack import commands
 from stack.digest import split_lines
 from stack.errors import Refused
-from stack.fork import place, recognise
+from stack.fork import _most_like, place, recognise
 from stack.store import Release, Store
 from stack.timeline import measure
 from stack.tree import Tree
@@ -349,3 +350,21 @@ def test_only_a_test_file_is_left_out_where_a_fork_has_no_directory_for_it(tmp_p
     assert commands.unapply(str(tree), store).outcome == "unapplied from a fork"
     assert sorted(path.name for path in tree.iterdir()) == ["f"]
     assert (tree / "f").read_bytes() == b"mine\n0\n"
+
+
+HOSTILE = {
+    "scattered": ([b"x\n" if at % 97 == 0 else b"%d\n" % at for at in range(100_000)], 3_000, b"w%d\n"),
+    "equal": ([b"x\n"] * 100_000, 20_000, b"x\n%.0d"),
+    "alternating": ([b"x\n", b"y\n"] * 50_000, 20_000, b"y\n%.0d"),
+}
+
+
+@pytest.mark.parametrize("lines, size, word", HOSTILE.values(), ids=HOSTILE)
+def test_a_hunk_of_many_lines_is_compared_with_a_long_file_in_little_time(
+    lines: list[bytes], size: int, word: bytes
+) -> None:
+    want = [b"x\n", *(word % at for at in range(size)), b"z\n"]
+    start = time.process_time()
+    places, differing = _most_like(lines, want, 1)
+    assert time.process_time() - start < 5  # each line with each would be minutes
+    assert places and differing
