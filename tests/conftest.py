@@ -19,6 +19,8 @@ INIT = "torch_musa/__init__.py"
 LAZY_INIT = "torch_musa/core/_lazy_init.py"
 OLD_TEST = "tests/unittest/standalone/test_lazy_init.py"
 NEW_TEST = "tests/unittest/core/test_checkpoint.py"
+# Where hypothesis keeps what it finds; pytest-xdist's own process writes there, too.
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(ROOT / "build" / "hypothesis")
 
 
 class Ran(NamedTuple):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from stack.plan import File
@@ -43,8 +42,6 @@ def examples(share: float) -> Callable[[Any], Any]:
         phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
     )
 
-
-set_hypothesis_home_dir(BUILD)
 
 LINES = (
     *(b"a", b"b", b"", b"}", b"    return x", b"def f():", b"x = 1", b" ", b"\t", b"-", b"+"),

@@ -46,6 +46,7 @@ def on_purpose(case: Case, diffs: list[bytes]) -> list[str]:
         "pins no file": pins_nothing(images),
         "made and removed": bool(touched(images) - set(images[0]) - set(images[-1])),
         "has no context": any(without_context(old, diff) for old, diff in zip(images, diffs, strict=False)),
+        "overlaps the one before": any(map(overlapping, diffs)),
     }
     return [kind for kind, so in kinds.items() if so]
 
@@ -56,6 +57,18 @@ def without_context(old: Image, diff: bytes) -> bool:
         file = old.get(section.partition(b" ")[0].decode())
         if file and file.data and re.search(rb"^@@ -\d+,0 ", section, re.MULTILINE):
             return True
+    return False
+
+
+def overlapping(diff: bytes) -> bool:
+    """Whether two hunks of a file share a line, as those of git diff -W can; git apply refuses its own diff then."""
+    for section in (b"\n" + diff).split(b"\ndiff --git a/")[1:]:
+        end = 0
+        for start, count in re.findall(rb"^@@ -(\d+)(?:,(\d+))? ", section, re.MULTILINE):
+            first = int(start) + (count == b"0")  # an empty range is told by the line before it
+            if first <= end:
+                return True
+            end = first + int(count or 1) - 1
     return False
 
 
@@ -118,8 +131,10 @@ def _known(name: str, case: Case) -> str | None:
     """Return why a tool does not come to our bytes though the diff is right, or None where it must."""
     if name == "git apply" and case.context == 0:
         return "takes a hunk without context for the end of the file"  # git manual, apply --unidiff-zero
-    if name == "patch" and "-W" in case.options:
-        return "takes a hunk with less context on one side for an end of the file"  # patch.c, locate_hunk
+    if "-W" in case.options:
+        if name == "patch":
+            return "takes a hunk with less context on one side for an end of the file"  # patch.c, locate_hunk
+        return "refuses hunks that overlap, or stand at an end of the file with less context"  # apply.c, find_pos
     return None
 
 
