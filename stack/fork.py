@@ -180,6 +180,8 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
     for number, hunk in enumerate(change.hunks, 1):
         stated, want, put = side(hunk, reverse)
         at = places(lines, want)
+        if put and not put[-1].endswith(b"\n"):  # a line without a newline is the last one
+            at = [start for start in at if start + len(want) - 1 == len(lines)]
         kind = "unique"
         differing: tuple[tuple[str, str], ...] = ()
         if len(at) > 1:
@@ -278,7 +280,7 @@ def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, 
         if path.startswith(TESTS):
             continue
         if spans:
-            if path in fix and spans[0][0] == 0:
+            if path in fix and spans[-1][1] == 0:
                 return None
         elif path == LAZY_INIT or entry.kind is not Kind.FILE:
             return None

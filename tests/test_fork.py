@@ -352,6 +352,40 @@ def test_only_a_test_file_is_left_out_where_a_fork_has_no_directory_for_it(tmp_p
     assert (tree / "f").read_bytes() == b"mine\n0\n"
 
 
+def test_a_line_without_a_newline_has_its_place_at_the_end_alone(tmp_path: Path) -> None:
+    def change(tree: Path) -> None:
+        (tree / "f").write_bytes(b"1\n")
+
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "f").write_bytes(b"1")
+    make_stack(tmp_path, "1", base, [change])
+    (base / "f").write_bytes(b"1\nmine\n")  # as if the stack were in, but then its line were the last one
+    before = snapshot(base)
+    assert commands.status(str(base), Store(str(tmp_path))).state.standing.value == "drifted"
+    with pytest.raises(Refused):
+        commands.unapply(str(base), Store(str(tmp_path)))
+    assert snapshot(base) == before
+
+
+def test_a_file_that_the_stack_brings_back_to_what_it_was_does_not_hide_that_the_stack_is_in(tmp_path: Path) -> None:
+    def there(tree: Path) -> None:
+        (tree / "g").write_bytes(b"1\n")
+        (tree / "f").write_bytes(b"1\n")
+
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "f").write_bytes(b"0\n")
+    (base / "g").write_bytes(b"0\n")
+    make_stack(tmp_path, "1", base, [there, lambda tree: (tree / "g").write_bytes(b"0\n")])
+    (base / "f").write_bytes(b"mine\n0\n")
+    before = snapshot(base)
+    store = Store(str(tmp_path))
+    commands.apply(str(base), store, FORK)
+    assert commands.unapply(str(base), store).outcome == "unapplied from a fork"
+    assert snapshot(base) == before
+
+
 HOSTILE = {
     "scattered": ([b"x\n" if at % 97 == 0 else b"%d\n" % at for at in range(100_000)], 3_000, b"w%d\n"),
     "equal": ([b"x\n"] * 100_000, 20_000, b"x\n%.0d"),
