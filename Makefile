@@ -121,7 +121,7 @@ fuzz-here: setup
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%:
 	@mkdir -p $(FUZZ)/$*
 	$(RUN) tests/fuzz_atheris.py $* $(FUZZ)/$* -max_total_time=$(TIME) -timeout=25 -rss_limit_mb=2048 \
-	    -max_len=65536 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/$*-
+	    -max_len=65536 -len_control=0 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/$*-
 
 .PHONY: clean
 clean: ## Remove what the other targets have made.

@@ -8,6 +8,7 @@ requirements/fuzz.txt. CORPUS gets the seeds: our own patches, series, pins and 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import sys
@@ -88,6 +89,7 @@ def patch(data: bytes) -> None:
 def series(data: bytes) -> None:
     """What parses is written again as the same names."""
     names = parse_series(data, "x")
+    assert len(set(names)) == len(names)
     assert parse_series("".join(f"{name}\n" for name in names).encode(), "x") == names
 
 
@@ -132,6 +134,7 @@ class World:
 
     def __init__(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY)
+        atexit.register(shutil.rmtree, self.folder)
         self.tree, self.stacks = f"{self.folder}/tree", f"{self.folder}/stacks"
         for kind in ("series", "patches"):
             os.makedirs(f"{self.stacks}/{kind}")
