@@ -8,7 +8,6 @@ requirements/fuzz.txt. CORPUS gets the seeds: our own patches, series, pins and 
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import sys
@@ -129,12 +128,21 @@ def data_files(data: bytes) -> None:
             stack.fingerprint.known_lines(release, path)
 
 
+def _own_folder() -> str:
+    """Return a new folder in memory, in a child process: libFuzzer ends without cleaning up, so the parent does."""
+    folder = tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY)
+    if os.fork():
+        _, status = os.wait()
+        shutil.rmtree(folder)
+        sys.exit(os.waitstatus_to_exitcode(status))
+    return folder
+
+
 class World:
     """A copy of the specimen and its stack, one file of which is the input; put right again after each run."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY)
-        atexit.register(shutil.rmtree, self.folder)
+        self.folder = _own_folder()
         self.tree, self.stacks = f"{self.folder}/tree", f"{self.folder}/stacks"
         for kind in ("series", "patches"):
             os.makedirs(f"{self.stacks}/{kind}")
@@ -215,11 +223,14 @@ class World:
             assert sha256(_read(f"{self.tree}/{path}")) == digest, f"{path} is not what {name} says"
 
     def seeds(self) -> list[bytes]:
-        """Return each file as it is, with the byte that names its place."""
+        """Return each file as it is and with one byte changed, after the byte that names its place."""
         found = []
         for number, slot in enumerate(self.slots):
             data = RECORD if slot.endswith("/record") else _read(slot) if os.path.exists(slot) else b"x\n"
-            found.append(bytes([number]) + data)
+            changed = [
+                data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(0, len(data), len(data) // 8 + 1)
+            ]
+            found += [bytes([number]) + one for one in (data, *changed)]
         return found
 
 
