@@ -101,7 +101,8 @@ def _point_after(before: Point, change: FileChange, step: int, total: int) -> Po
 
 
 def _check_pinned(release: Release, history: Mapping[str, list[Point]]) -> None:
-    for path in sorted(set(history) - set(release.paths)):
+    passing = [path for path, points in history.items() if points[0].blob is None and points[-1].blob is None]
+    for path in passing:
         raise Malformed(
             f"{release.label}: {path}: is made and removed again within the series: no pin tells whose file it is",
             "Leave it out of both patches: a stack has no use for it.",

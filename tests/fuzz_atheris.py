@@ -41,7 +41,9 @@ Shot = dict[str, tuple[int, bytes]]
 SPECIMEN = f"{ROOT}/tests/specimen"
 STACK = "2.7.1+specimen"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-RECORD = b"torch-musa-patches journal 1\nhost a b\npid 9\nfile 0 - %s x\nmade d\ngone 755 e\nend\n" % (b"0" * 64)
+PLACE = b"place 7\n"
+RECORD = b"torch-musa-patches journal 1\nhost a b\npid 9\n%sfile 0 - %s x\nmade d\ngone 755 e\nend\n"
+RECORD %= (PLACE, b"0" * 64)
 # Words that chance would be long in finding.
 WORDS = (
     *(b"diff --git a/x b/x\n", b"--- a/x\n", b"+++ b/x\n", b"--- /dev/null\n", b"@@ -1 +1 @@\n", b"@@ -0,0 +1,0 @@\n"),
@@ -173,8 +175,11 @@ class World:
         return found
 
     def put(self, slot: str, data: bytes) -> None:
-        """Let one file be the input."""
-        os.makedirs(os.path.dirname(slot), exist_ok=True)
+        """Let one file be the input; a record is that of this very place, else none would be obeyed."""
+        folder = os.path.dirname(slot)
+        os.makedirs(folder, exist_ok=True)
+        if slot.endswith("/record"):
+            data = data.replace(PLACE, b"place %d\n" % os.stat(folder).st_ino)
         with open(slot, "wb") as stream:
             stream.write(data)
 

@@ -157,6 +157,7 @@ RECORDS = st.builds(
     st.lists(LINES, max_size=4).map(tuple),
     st.lists(paths, max_size=3).map(tuple),
     st.lists(st.tuples(st.integers(0, 0o7777), paths), max_size=3).map(tuple),
+    st.integers(0, 2**64 - 1),
 )
 
 

@@ -83,7 +83,10 @@ def _made(out: str) -> bool:
 
 def _check_release(ask: Ask) -> None:
     """Refuse when OUT holds a source tree that is another release: there the patches would not apply."""
-    state = identify(ask.store, ask.tree.read_all(ask.store.paths), ask.release.name)
+    entries = ask.tree.read_all(ask.store.paths)
+    if all(entry.kind in (Kind.ABSENT, Kind.BELOW) for entry in entries.values()):
+        return  # packaging alone
+    state = identify(ask.store, entries, ask.release.name)
     check_believed(ask.tree.root, state, ask.release.name, "Name {}, or the source tree that you mean.")
 
 
