@@ -54,7 +54,7 @@ def locate(tree: Tree) -> Place:
             "Its files may be a tarball's that git knows nothing of. Leave --commit out.",
         )
     git_dir = theirs.ask("rev-parse", "--absolute-git-dir")
-    git = alone(root, git_dir)
+    git = alone(root, git_dir)._replace(keep=(tree.handle,))
     head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code:
         raise Refused(f"{tree.root}: HEAD has no commit yet", "Commit the release first, or leave --commit out.")

@@ -63,11 +63,16 @@ class Answer(NamedTuple):
 
 
 class Git(NamedTuple):
-    """git in one directory, with one complete environment and the settings for every command."""
+    """git in one directory, with one complete environment and the settings for every command.
+
+    keep: descriptors that git inherits. With that of a locked tree the lock lasts until git has ended, though we
+    were killed: no later run meets a git that still works for an earlier one.
+    """
 
     folder: str
     env: Mapping[str, str]
     settings: tuple[str, ...] = SETTINGS
+    keep: tuple[int, ...] = ()
 
     def run(self, *args: str, data: bytes = b"", **env: str) -> Answer:
         """Run one command with data on its standard input; env is added for this one.
@@ -84,7 +89,7 @@ class Git(NamedTuple):
             file.write(data)
             file.seek(0)
             # GitPython ends the process when its wrapper goes: the name keeps it.
-            wrapper = library.cmd.Git(self.folder).execute(argv, istream=file, as_process=True)
+            wrapper = library.cmd.Git(self.folder).execute(argv, istream=file, as_process=True, pass_fds=self.keep)
             process = wrapper.proc
             try:
                 out, error = process.communicate()

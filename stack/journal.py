@@ -10,6 +10,9 @@ and `record`, which is written when all is staged and removed when all is in pla
 
 A journal can come with a tree: in somebody's commit or tarball, or from another user of the machine. So a record is
 obeyed only where it was written: in a directory of our own user, with the inode number that the record names.
+
+Two more names tell of work that a plain undo does not cover: `git` (stack.gitrecover: a branch and an
+index move together with the files) and `clone` (stack.clone: the tree itself is only being made).
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ from stack.tree import Kind, Tree, read_at
 _HEADER = "torch-musa-patches journal 1"
 _END = "end"
 _OWN = re.compile(r"record|\d+\.(new|old)")
+GIT, CLONE = "git", "clone"
+UNSETTLED = frozenset({"record", GIT, CLONE})
+"""While one of these names is in the journal, the journal stays."""
 
 
 _BY_HAND = f"Nothing was changed. Compare the *.old files in {JOURNAL} with the tree, then remove it."
@@ -143,9 +149,49 @@ def _recover(tree: Tree, handle: int, have_lock: bool) -> None:
     record = parse_record(entry.data, where)
     if record:
         _check_owner(tree, record, have_lock)
-        _check_place(where, record, os.fstat(handle))
+        found = os.fstat(handle)
+        _check_place(where, found, record.place == found.st_ino)
+    if _exists(handle, CLONE):
+        raise Environment(f"{tree.root}: a clone was cut off here, or is still at work", clone_tip(tree.root))
+    if _is_marked(tree, handle):
+        from stack.gitrecover import recover_git
+
+        recover_git(tree, handle, record)
+    elif record:
         undo(tree, handle, record)
     clear(tree, handle)
+
+
+def mark(handle: int) -> None:
+    """Note that git takes part in what the journal on this handle is about, in the journal itself."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(GIT, "wb", opener=lambda name, _: os.open(name, flags, 0o600, dir_fd=handle)) as file:
+        file.write(_marked(handle))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _marked(handle: int) -> bytes:
+    return f"place {os.fstat(handle).st_ino}\nend\n".encode()
+
+
+def _is_marked(tree: Tree, handle: int) -> bool:
+    """Whether git takes part. A note that was cut off is none: nothing comes before it. Remove it."""
+    entry, whole = read_at(handle, GIT), _marked(handle)
+    if entry.kind is Kind.ABSENT:
+        return False
+    if entry.kind is Kind.FILE and entry.data != whole and whole.startswith(entry.data):
+        unlink(handle, GIT)
+        return False
+    _check_place(f"{tree.root}/{JOURNAL}/{GIT}", os.fstat(handle), entry.data == whole)
+    return True
+
+
+def clone_tip(root: str) -> str:
+    """Return what to do about a directory that is half a clone."""
+    from shlex import quote
+
+    return f"If no such run is at work, remove what there is, then clone again: rm -r {quote(root)}"
 
 
 def open_journal(tree: Tree) -> int:
@@ -172,13 +218,13 @@ def _check_owner(tree: Tree, record: Record, have_lock: bool) -> None:
         raise Environment(f"{tree.root}: process {record.pid} is at work here")
 
 
-def _check_place(where: str, record: Record, found: os.stat_result) -> None:
+def _check_place(where: str, found: os.stat_result, ours: bool) -> None:
     if found.st_uid != os.geteuid():
         raise Environment(
             f"{where}: belongs to the user {found.st_uid}",
             f"If a run of that user was cut off here, run the command as that user. {_BY_HAND}",
         )
-    if found.st_ino != record.place:
+    if not ours:
         raise Environment(f"{where}: was not written here: the tree was copied, or came with it", _BY_HAND)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
 from stack.digest import sha256
 from stack.errors import Environment, Refused
 from stack.journal import (
+    UNSETTLED,
     Line,
     Record,
     clear,
@@ -35,10 +36,26 @@ from stack.tree import Entry, Kind, Tree, read_at
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def commit(tree: Tree, plan: Plan, finish: Callable[[], None] | None = None) -> None:
+class Partner:
+    """What changes together with the files, all or nothing: stack.gitwork moves a branch and an index."""
+
+    def begin(self, journal: int) -> None:
+        """Make ready; journal is open on the journal's directory. No file of the tree has been touched."""
+
+    def publish(self) -> None:
+        """All files are in place: do what others see, or raise. Interrupts are held back."""
+
+    def withdraw(self) -> None:
+        """Take back what publish did, all or in part, before the files go back."""
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever the outcome; also after a begin that raised."""
+
+
+def commit(tree: Tree, plan: Plan, partner: Partner | None = None) -> None:
     """Make the plan true. The caller holds the tree's lock and has recovered what lay there.
 
-    finish: runs when all files are in place, with interrupts held back; if it raises, they go back.
+    partner: what goes with the files. What a kill leaves of it is stack.journal's to put right.
     On a file system without locks (stack.lock), the making of the journal's directory is one.
     Raises Refused when a file is no longer what the plan was made from, Environment when the disk
     or its permissions prevent the work; either way the tree is as it was.
@@ -47,10 +64,10 @@ def commit(tree: Tree, plan: Plan, finish: Callable[[], None] | None = None) -> 
         return
     done = False
     try:
-        with _journal(tree) as handle:
-            _run(tree, handle, plan, finish)
+        with _journal(tree) as handle, _with(partner, handle):
+            _run(tree, handle, plan, partner)
             done = True
-            if finish is None:  # what git moves is no more durable than git makes it
+            if partner is None:  # what git moves is no more durable than git makes it
                 with suppress(OSError):  # unsynced, the change could be taken back after a power cut, no more
                     os.fsync(handle)
     except OSError as error:
@@ -68,7 +85,21 @@ def _cannot(tree: Tree, error: OSError, done: bool) -> Environment:
     return Environment(what, tip)
 
 
-def _run(tree: Tree, handle: int, plan: Plan, finish: Callable[[], None] | None) -> None:
+@contextmanager
+def _with(partner: Partner | None, handle: int) -> Iterator[None]:
+    if partner is None:
+        yield
+        return
+    try:
+        partner.begin(handle)
+        yield
+    finally:
+        if "record" not in os.listdir(handle):  # else the next run needs what the partner has
+            with shielded():
+                partner.end()
+
+
+def _run(tree: Tree, handle: int, plan: Plan, partner: Partner | None) -> None:
     try:
         record = _stage(tree, handle, plan)
     except BaseException:
@@ -80,20 +111,18 @@ def _run(tree: Tree, handle: int, plan: Plan, finish: Callable[[], None] | None)
         for number, step in enumerate(plan.steps):
             _replace(tree, handle, number, step)
         _settle(tree, record)
-        with shielded() if finish else nullcontext():
-            if finish:
-                finish()
+        with shielded() if partner else nullcontext():
+            if partner:
+                partner.publish()
             # The point of no return: without a record, what is in place stays.
             os.unlink("record", dir_fd=handle)
     except BaseException:
         if "record" in os.listdir(handle):  # an interrupt may come just after it went
-            _undo_shielded(tree, handle, record)
+            with shielded():
+                if partner:
+                    partner.withdraw()
+                undo(tree, handle, record)
         raise
-
-
-def _undo_shielded(tree: Tree, handle: int, record: Record) -> None:
-    with shielded():
-        undo(tree, handle, record)
 
 
 @contextmanager
@@ -136,7 +165,7 @@ def _journal(tree: Tree) -> Iterator[int]:
         yield handle
     finally:
         try:
-            if "record" not in os.listdir(handle):
+            if not UNSETTLED.intersection(os.listdir(handle)):
                 clear(tree, handle)
         finally:
             os.close(handle)
@@ -169,6 +198,7 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
     record = Record(this_host(), os.getpid(), files, made, gone, os.fstat(handle).st_ino)
     _write(handle, "record", File(format_record(record), False), None)
     os.fsync(handle)
+    os.fsync(tree.handle)  # the journal's own name: without it the originals could not be found again
     return record
 
 
