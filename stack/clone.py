@@ -1,6 +1,7 @@
 """From nothing to a patched tree: clone, check out, and the main job. On failure DEST is as before.
 
-The clone has no templates, hooks or filters, and its files are the very bytes of the commit.
+The clone has no templates, hooks or filters, and its files are the very bytes of the commit. Until it is
+whole, DEST has a journal (stack.journal) that says so: after a kill every command names what to do.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Callable
 
 from stack.errors import Environment, Exit, Refused, StackError, Usage
 from stack.gitrun import alone, gitpython, online
+from stack.journal import CLONE, clone_tip
 from stack.outcome import Outcome
+from stack.paths import JOURNAL
 from stack.transaction import shielded
 
 _SCHEMES = ("file", "git", "http", "https", "ssh")
@@ -34,8 +37,10 @@ def clone_and(url: str, ref: str, dest: str, job: Callable[[], Outcome], keep: b
     gitpython()
     made = _claim(dest)
     try:
+        _mark(dest)
         _clone(source, dest)
         _check_out(dest, ref)
+        _unmark(dest)
         outcome = job()
     except StackError as error:
         gone = _put_back(dest, made)
@@ -71,11 +76,23 @@ def _claim(dest: str) -> bool:
     except OSError as error:
         raise Environment(f"{dest}: cannot be made: {error.strerror}") from error
     try:
+        if os.path.lexists(f"{dest}/{JOURNAL}/{CLONE}"):
+            raise Refused(f"{dest}: a clone was cut off here, or is still at work", clone_tip(dest))
         if os.listdir(dest):
             raise Refused(f"{dest}: is not empty", "Name a directory that is not there yet, or an empty one.")
     except OSError as error:
         raise Refused(f"{dest}: is no directory that can be cloned into: {error.strerror}") from error
     return False
+
+
+def _mark(dest: str) -> None:
+    os.mkdir(f"{dest}/{JOURNAL}", 0o700)
+    os.close(os.open(f"{dest}/{JOURNAL}/{CLONE}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _unmark(dest: str) -> None:
+    os.unlink(f"{dest}/{JOURNAL}/{CLONE}")
+    os.rmdir(f"{dest}/{JOURNAL}")
 
 
 def _put_back(dest: str, made: bool) -> str:
@@ -96,7 +113,8 @@ def _clone(source: str, dest: str) -> None:
     shown = re.sub(r"(?<=://)[^/@]*@", "*****@", source)  # it may hold a password
     if sys.stderr and sys.stderr.isatty():
         print(f"cloning {shown}", file=sys.stderr)
-    where = os.path.abspath(dest)
+    # Beside the mark, for git clones into an empty directory only; then its one entry goes to its place.
+    where = os.path.abspath(f"{dest}/{JOURNAL}/tree")
     options = ("--quiet", "--no-checkout", "--template=", "--origin=origin")
     answer = online(os.path.dirname(where)).run("clone", *options, "--", source, where)
     if answer.code:
@@ -104,6 +122,8 @@ def _clone(source: str, dest: str) -> None:
             f"{shown}: cannot be cloned: {answer.error.replace(source, shown)}",
             "If your configuration is needed to reach it, clone it with git yourself, then: apply.py apply DEST.",
         )
+    os.rename(f"{where}/.git", f"{dest}/.git")
+    os.rmdir(where)
 
 
 def _check_out(dest: str, ref: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stack.errors import Environment, Exit, Refused
-from stack.journal import pending, recover
+from stack.journal import CLONE, clone_tip, pending, recover
 from stack.lock import locked, try_lock
 from stack.message import describe, headline, refusal
 from stack.outcome import Claim, Outcome
@@ -80,15 +80,16 @@ def apply(root: str, store: Store, how: How) -> Outcome:
     with Tree(root) as tree:
         if how.dry_run:
             _check_not_interrupted(tree)
-            return _apply(tree, store, how)
+            return _apply(tree, store, how, False)
         with locked(tree) as have_lock:
-            recover(tree, have_lock)
-            return _apply(tree, store, how)
+            return _apply(tree, store, how, recover(tree, have_lock))
 
 
-def _apply(tree: Tree, store: Store, how: How) -> Outcome:
+def _apply(tree: Tree, store: Store, how: How, recovered: bool) -> Outcome:
     entries = tree.read_all(store.paths)
     state = identify(store, entries, how.release)
+    if recovered and state.standing is Standing.OTHER:
+        return _put_right("apply", tree)
     if state.standing is Standing.FIXED:
         message = f"{tree.root}: {headline(state)}: nothing to do"
         return Outcome("apply", Exit.DONE, "fixed upstream", message, "", tree.root, state)
@@ -163,9 +164,11 @@ def _unproven(proof: Proof, message: str, name: str, tree: Tree, state: State) -
 def unapply(root: str, store: Store) -> Outcome:
     """Take the stack out again: the exact bytes and modes of the release."""
     with Tree(root) as tree, locked(tree) as have_lock:
-        recover(tree, have_lock)
+        recovered = recover(tree, have_lock)
         entries = tree.read_all(store.paths)
         state = identify(store, entries)
+        if recovered and state.standing is Standing.OTHER:
+            return _put_right("unapply", tree)
         if state.standing is Standing.FORKED:
             return _unapply_from_fork(tree, entries, state)
         _gate(state, tree, None)
@@ -181,6 +184,12 @@ def unapply(root: str, store: Store) -> Outcome:
         state = state._replace(standing=Standing.PRISTINE, applied=0)
         claims = (_by_digest(state, "base"),)
         return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims)
+
+
+def _put_right(command: str, tree: Tree) -> Outcome:
+    """Say of a folder that is no torch_musa tree, such as one of stacks, that all there was to do is done."""
+    message = f"{tree.root}: a run was cut off here: what it had left was put right; nothing else was done"
+    return Outcome(command, Exit.DONE, "put right", message, "", tree.root)
 
 
 def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -> Outcome:
@@ -251,11 +260,13 @@ def _check_not_interrupted(tree: Tree) -> None:
 def _interrupted_tip(tree: Tree) -> str:
     if try_lock(tree) is None:
         return "Another run is at work here just now."
+    if tree.read(f"{JOURNAL}/{CLONE}").kind is not Kind.ABSENT:
+        return clone_tip(tree.root)
     from shlex import quote
 
     return (
-        "A run was cut off here, and the files are not yet as they were. The next command puts them back "
-        f"before it does its own work: apply.py apply {quote(tree.root)}, or unapply."
+        "A run was cut off here, and the files are not yet as they were. The next command puts them right "
+        f"before it does its own work: apply.py unapply {quote(tree.root)}, or apply."
     )
 
 

@@ -6,7 +6,7 @@ JSON, schema 1, one object for every command, keys always present:
   exit      the exit code (stack.errors.Exit)
   outcome   one word or two: applied, already applied, would apply, unapplied, already unapplied,
             would restore, fixed upstream, state, releases, lint, proven, not proven, scan, ported,
-            refreshed, exported, already so, or error
+            refreshed, exported, already so, put right, nothing to put right, or error
   message   for people; tip: what to do next, may be empty
   tree      the path as given, or null
   state     null, or {standing, release, applied, total, note, interrupted, files}, where a file is

@@ -49,6 +49,8 @@ def port(root: str, store: Store, ask: Ask, prove: ProvePort) -> Outcome:
 
     Raises StackError for what is not ported; then nothing is written. The tree is only read.
     """
+    with Tree(store.stacks) as tree, locked(tree) as have_lock:
+        recover(tree, have_lock)
     _check_name(store, ask.name)
     with Tree(root) as tree:
         entries, closest = _read(tree, store)

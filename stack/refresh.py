@@ -58,9 +58,9 @@ def refresh(name: str, root: str, store: Store, check: Check) -> Outcome:
 
     Raises StackError; then nothing is written. All files are replaced, or none.
     """
-    release = store.release(name)
     with Tree(store.stacks) as tree, locked(tree) as have_lock:
         recover(tree, have_lock)
+        release = store.release(name)
         repository = open_repository(root)
         _check_settled(root, repository)
         with reading(repository) as git:

@@ -12,7 +12,7 @@ from typing import Any
 
 from stack.errors import Environment, Malformed, Usage
 from stack.patch import LARGEST, MOST_LINES, FileChange, Patch, parse_patch
-from stack.paths import check_path, check_twins
+from stack.paths import JOURNAL, check_path, check_twins
 from stack.pins import parse_pins
 from stack.series import parse_series
 from stack.tree import MOST_LINES as MOST_LINES_OF_FILES
@@ -173,7 +173,15 @@ class Store:
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        """All releases, oldest version first; raise Usage when the folder has none."""
+        """All releases, oldest version first; raise Usage when the folder has none, Environment for one that a run
+        is writing, or was cut off from writing (port, refresh): it may hold the one half of a stack."""
+        if os.path.lexists(f"{self.stacks}/{JOURNAL}"):
+            from shlex import quote
+
+            raise Environment(
+                f"{self.stacks}: a run is at work on these stacks, or was cut off ({JOURNAL})",
+                f"If none is at work, this puts them right: apply.py unapply {quote(self.stacks)}",
+            )
         try:
             names = os.listdir(f"{self.stacks}/series")
         except OSError as error:

@@ -14,6 +14,8 @@ from conftest import INIT, ROOT, STACKS, RunCli, contents
 from repositories import NOBODY, WHO, am, commits, head, hostile_home, patches, specimen_repository
 from stacks import git
 
+from stack.paths import JOURNAL
+
 ENV = {**NOBODY, **WHO}
 
 
@@ -183,7 +185,7 @@ def test_an_interrupted_clone_leaves_nothing_and_no_git_at_work(tmp_path: Path) 
         ]
         child = subprocess.Popen([sys.executable, str(ROOT / "apply.py"), *args], stderr=subprocess.PIPE)
         connection, _ = server.accept()
-        assert (tmp_path / "dest" / ".git").exists()
+        assert (tmp_path / "dest" / JOURNAL / "tree" / ".git").exists()
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=30)
         assert child.returncode == 130, said
