@@ -55,6 +55,11 @@ def unapply(tree: str, store: Store, options: Options) -> Outcome:
     return commands.unapply(tree, store)
 
 
+def recover(tree: str, store: Store, options: Options) -> Outcome:
+    """put right what a run has left that was cut off in TREE, or in a stacks folder; do nothing else"""
+    return commands.recover(tree)
+
+
 def status(tree: str, store: Store, options: Options) -> Outcome:
     """name the release, the state, and what each touched file is"""
     return commands.status(tree, store)
@@ -107,7 +112,8 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
     return lint_command(store)
 
 
-RUN = {verb.__name__: verb for verb in (apply, unapply, status, verify, scan, port, refresh, export, releases, lint)}
+VERBS = (apply, unapply, recover, status, verify, scan, port, refresh, export, releases, lint)
+RUN = {verb.__name__: verb for verb in VERBS}
 
 
 def main(argv: list[str]) -> int:

@@ -31,6 +31,7 @@ VERBS = {
         options=("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
     ),
     "unapply": Verb("take the stack out again: the exact bytes and modes of the release"),
+    "recover": Verb("put right what a run has left that was cut off in TREE, or in a stacks folder; do nothing else"),
     "status": Verb("name the release, the state, and what each touched file is"),
     "verify": Verb(
         "prove or refute the fix in TREE as it stands, patched or not, and write nothing into it",

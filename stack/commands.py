@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stack.errors import Environment, Exit, Refused
-from stack.journal import CLONE, clone_tip, pending, recover
+from stack.journal import CLONE, clone_tip, pending
+from stack.journal import recover as settle
 from stack.lock import locked, try_lock
 from stack.message import describe, headline, refusal
 from stack.outcome import Claim, Outcome
@@ -80,16 +81,15 @@ def apply(root: str, store: Store, how: How) -> Outcome:
     with Tree(root) as tree:
         if how.dry_run:
             _check_not_interrupted(tree)
-            return _apply(tree, store, how, False)
+            return _apply(tree, store, how)
         with locked(tree) as have_lock:
-            return _apply(tree, store, how, recover(tree, have_lock))
+            settle(tree, have_lock)
+            return _apply(tree, store, how)
 
 
-def _apply(tree: Tree, store: Store, how: How, recovered: bool) -> Outcome:
+def _apply(tree: Tree, store: Store, how: How) -> Outcome:
     entries = tree.read_all(store.paths)
     state = identify(store, entries, how.release)
-    if recovered and state.standing is Standing.OTHER:
-        return _put_right("apply", tree)
     if state.standing is Standing.FIXED:
         message = f"{tree.root}: {headline(state)}: nothing to do"
         return Outcome("apply", Exit.DONE, "fixed upstream", message, "", tree.root, state)
@@ -164,11 +164,9 @@ def _unproven(proof: Proof, message: str, name: str, tree: Tree, state: State) -
 def unapply(root: str, store: Store) -> Outcome:
     """Take the stack out again: the exact bytes and modes of the release."""
     with Tree(root) as tree, locked(tree) as have_lock:
-        recovered = recover(tree, have_lock)
+        settle(tree, have_lock)
         entries = tree.read_all(store.paths)
         state = identify(store, entries)
-        if recovered and state.standing is Standing.OTHER:
-            return _put_right("unapply", tree)
         if state.standing is Standing.FORKED:
             return _unapply_from_fork(tree, entries, state)
         _gate(state, tree, None)
@@ -186,12 +184,6 @@ def unapply(root: str, store: Store) -> Outcome:
         return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims)
 
 
-def _put_right(command: str, tree: Tree) -> Outcome:
-    """Say of a folder that is no torch_musa tree, such as one of stacks, that all there was to do is done."""
-    message = f"{tree.root}: a run was cut off here: what it had left was put right; nothing else was done"
-    return Outcome(command, Exit.DONE, "put right", message, "", tree.root)
-
-
 def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -> Outcome:
     from stack import fork_commands
 
@@ -199,6 +191,17 @@ def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -
     planned = fork_commands.plan_back(tree, entries, state)
     commit(tree, planned.plan)
     return fork_commands.outcome("unapply", "unapplied from a fork", tree, state, planned)
+
+
+def recover(root: str) -> Outcome:
+    """Put right what a run has left in a tree or a stacks folder that was cut off, and do nothing else."""
+    with Tree(root) as tree, locked(tree) as have_lock:
+        done = settle(tree, have_lock)
+    if done:
+        message = f"{root}: a run was cut off here: what it had left was put right"
+        return Outcome("recover", Exit.DONE, "put right", message, "", root)
+    message = f"{root}: no run was cut off here: already so, nothing was changed"
+    return Outcome("recover", Exit.DONE, "nothing to put right", message, "", root)
 
 
 def status(root: str, store: Store) -> Outcome:
@@ -253,7 +256,7 @@ def _check_not_interrupted(tree: Tree) -> None:
     if pending(tree):
         raise Environment(
             f"{tree.root}: a run is at work here, or was cut off",
-            "Run the command without --dry-run: it first puts the tree right.",
+            "apply.py recover puts the tree right, and so does the command without --dry-run.",
         )
 
 
@@ -265,8 +268,8 @@ def _interrupted_tip(tree: Tree) -> str:
     from shlex import quote
 
     return (
-        "A run was cut off here, and the files are not yet as they were. The next command puts them right "
-        f"before it does its own work: apply.py unapply {quote(tree.root)}, or apply."
+        "A run was cut off here, and the files are not yet as they were. This puts them right, and so do "
+        f"apply and unapply before their own work: apply.py recover {quote(tree.root)}"
     )
 
 

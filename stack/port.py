@@ -78,7 +78,9 @@ def _check_name(store: Store, name: str) -> None:
 def _read(tree: Tree, store: Store) -> tuple[dict[str, Entry], Release]:
     """Return the tree's files and the closest release; raise Refused for a tree that needs no port."""
     if pending(tree):
-        raise Environment(f"{tree.root}: {JOURNAL}: a run is at work here, or was cut off", "Run unapply first.")
+        raise Environment(
+            f"{tree.root}: {JOURNAL}: a run is at work here, or was cut off", "apply.py recover puts it right."
+        )
     entries = tree.read_all(sorted({*store.paths, INIT, LAZY_INIT}))
     state = identify(store, {path: entries[path] for path in store.paths})
     if state.standing in (Standing.FIXED, Standing.FORKED):

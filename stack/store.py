@@ -180,7 +180,7 @@ class Store:
 
             raise Environment(
                 f"{self.stacks}: a run is at work on these stacks, or was cut off ({JOURNAL})",
-                f"If none is at work, this puts them right: apply.py unapply {quote(self.stacks)}",
+                f"If none is at work, this puts them right: apply.py recover {quote(self.stacks)}",
             )
         try:
             names = os.listdir(f"{self.stacks}/series")
