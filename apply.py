@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from stack import cli, commands
 from stack.errors import Exit, StackError, Usage
+from stack.journal import describe
 from stack.outcome import Outcome
 from stack.store import Store
 
@@ -133,6 +134,11 @@ def main(argv: list[str]) -> int:
         tip = "Either no part of the change is in, or all of it: apply.py status TREE tells which."
         tip = tip if name in ("apply", "unapply") else ""
         outcome = Outcome(name, Exit.INTERRUPTED, "error", "interrupted", tip, tree or None)
+    except OSError as error:
+        # The disk, its permissions or a missing file, where no message of its own was due: the way out has put
+        # right what was begun, and if that failed as well a journal is left.
+        tip = "apply.py status TREE tells whether a run was cut off there."
+        outcome = Outcome(name, Exit.ENVIRONMENT, "error", f"the system says: {describe(error)}", tip, tree or None)
     except Exception as error:
         import traceback
 

@@ -27,7 +27,7 @@ from stack.errors import Environment, Malformed
 from stack.lock import this_host
 from stack.many import for_each
 from stack.paths import JOURNAL, check_path
-from stack.tree import Kind, Tree, read_at
+from stack.tree import Kind, Tree, close, read_at
 
 _HEADER = "torch-musa-patches journal 1"
 _END = "end"
@@ -132,7 +132,7 @@ def recover(tree: Tree, have_lock: bool) -> bool:
         try:
             _recover(tree, handle, have_lock)
         finally:
-            os.close(handle)
+            close(handle)
     except OSError as error:
         raise Environment(
             f"{tree.root}: a run was cut off here, and it cannot be undone: {describe(error)}",
@@ -275,7 +275,7 @@ def _make_again(tree: Tree, mode: int, path: str) -> None:
     except FileExistsError:
         pass
     finally:
-        os.close(folder)
+        close(folder)
 
 
 def _undo_file(tree: Tree, handle: int, line: Line) -> None:
@@ -292,7 +292,7 @@ def _undo_file(tree: Tree, handle: int, line: Line) -> None:
             os.fsync(folder)
         unlink(handle, old)
     finally:
-        os.close(folder)
+        close(folder)
 
 
 def _exists(handle: int, name: str) -> bool:
@@ -356,5 +356,5 @@ def remove_empty(tree: Tree, path: str) -> bool:
     except OSError:
         return False
     finally:
-        os.close(folder)
+        close(folder)
     return True

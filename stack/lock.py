@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from stack.errors import Environment
 from stack.tree import Tree
@@ -29,7 +29,8 @@ def locked(tree: Tree) -> Iterator[bool]:
         yield have
     finally:
         if have:
-            fcntl.flock(tree.handle, fcntl.LOCK_UN)
+            with suppress(OSError):  # it goes with the process in any case
+                fcntl.flock(tree.handle, fcntl.LOCK_UN)
 
 
 def try_lock(tree: Tree) -> bool | None:

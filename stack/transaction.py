@@ -31,7 +31,7 @@ from stack.lock import this_host
 from stack.many import MANY, for_each
 from stack.paths import JOURNAL, parents
 from stack.plan import File, Plan, Step
-from stack.tree import Entry, Kind, Tree, read_at
+from stack.tree import Entry, Kind, Tree, close, read_at
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -168,7 +168,7 @@ def _journal(tree: Tree) -> Iterator[int]:
             if not UNSETTLED.intersection(os.listdir(handle)):
                 clear(tree, handle)
         finally:
-            os.close(handle)
+            close(handle)
 
 
 def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
@@ -211,7 +211,7 @@ def _sync(handle: int, name: str) -> None:
     try:
         os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True) -> None:
@@ -257,7 +257,7 @@ def _folder(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
     try:
         yield folder, path.rsplit("/", 1)[-1]
     finally:
-        os.close(folder)
+        close(folder)
 
 
 def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
@@ -271,7 +271,7 @@ def _emptied_folders(tree: Tree, plan: Plan) -> Iterator[tuple[int, str]]:
                 goes.add(path)
                 yield stat.S_IMODE(os.fstat(handle).st_mode), path
         finally:
-            os.close(handle)
+            close(handle)
 
 
 def _make(tree: Tree, path: str) -> None:
@@ -303,4 +303,4 @@ def _settle(tree: Tree, record: Record) -> None:
         try:
             os.fsync(handle)
         finally:
-            os.close(handle)
+            close(handle)

@@ -5,6 +5,7 @@ Only the paths that a stack touches are looked at, and each is read once.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -69,7 +70,7 @@ class Tree:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self.handle)
+        close(self.handle)
 
     def folder(self, path: str) -> int:
         """Open the directory that holds path, component by component; the caller closes it."""
@@ -77,10 +78,10 @@ class Tree:
         try:
             for part in path.split("/")[:-1]:
                 inner = os.open(part, _DIRECTORY, dir_fd=handle)
-                os.close(handle)
+                close(handle)
                 handle = inner
         except BaseException:
-            os.close(handle)
+            close(handle)
             raise
         return handle
 
@@ -103,7 +104,7 @@ class Tree:
         except OSError as error:
             raise Environment(f"{self.root}/{path}: cannot be read: {error.strerror}") from error
         finally:
-            os.close(handle)
+            close(handle)
 
     def read_all(self, paths: Iterable[str]) -> dict[str, Entry]:
         """Return what stands at each of the paths."""
@@ -124,6 +125,12 @@ class Tree:
         return Entry(Kind.ABSENT)
 
 
+def close(handle: int) -> None:
+    """Close a descriptor through which nothing was written: that it fails means nothing."""
+    with contextlib.suppress(OSError):
+        os.close(handle)
+
+
 def read_at(handle: int, name: str) -> Entry:
     """Return what stands at name in the directory that handle is open on."""
     try:
@@ -139,7 +146,7 @@ def read_at(handle: int, name: str) -> Entry:
             return Entry(_kind(found.st_mode))
         data = _read(descriptor, found.st_size)
     finally:
-        os.close(descriptor)
+        close(descriptor)
     if data is None:
         return Entry(Kind.HUGE)
     return Entry(Kind.FILE, data, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
