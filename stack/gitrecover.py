@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from stack.errors import Refused
+from stack.errors import Environment, Refused
 from stack.gitplace import Place, locate
 from stack.journal import GIT, Record, undo, unlink
 from stack.publication import ACCOUNT, NEW_INDEX, OLD_INDEX, clean, put_index, same_file, scratch_of, value_of
-from stack.tree import Tree
+from stack.tree import Kind, Tree
 
 
 def recover_git(tree: Tree, handle: int, record: Record | None) -> None:
@@ -33,8 +33,10 @@ def recover_git(tree: Tree, handle: int, record: Record | None) -> None:
 def _place(tree: Tree) -> Place | None:
     try:
         return locate(tree)
-    except Refused:
-        return None  # somebody has removed the repository
+    except Refused as error:
+        if tree.read(".git").kind is Kind.ABSENT:
+            return None  # somebody has removed the repository
+        raise Environment(f"{tree.root}: git cannot tell what was committed here: {error}", error.tip) from error
 
 
 def _is_published(place: Place) -> bool:
