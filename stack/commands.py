@@ -195,8 +195,11 @@ def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -
 
 def recover(root: str) -> Outcome:
     """Put right what a run has left in a tree or a stacks folder that was cut off, and do nothing else."""
+    from stack.scratch import sweep
+
     with Tree(root) as tree, locked(tree) as have_lock:
         done = settle(tree, have_lock)
+    sweep()
     if done:
         message = f"{root}: a run was cut off here: what it had left was put right"
         return Outcome("recover", Exit.DONE, "put right", message, "", root)

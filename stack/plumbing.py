@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from stack.errors import Environment, Refused, Usage
+from stack.scratch import scratch_folder
 
 _UNFINISHED = {
     "rebase-merge": "a rebase",
@@ -122,9 +123,7 @@ def reading(repository: Repository, **more: str) -> Iterator[Git]:
 @contextmanager
 def empty() -> Iterator[Git]:
     """Yield a git in an empty repository of ours, which goes at the end."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="torch-musa-patches-") as scratch:
+    with scratch_folder() as scratch:
         git = Git(scratch, environment(GIT_DIR=f"{scratch}/git"))
         # --template=: no hooks, no attributes. --object-format is sha1 whatever this git was built to prefer.
         git.run("init", "--quiet", "--bare", "--template=", "--object-format=sha1", f"{scratch}/git")

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from stack.scratch import scratch_folder
+
 # What a child needs to find its tools, its libraries and the cards. Nothing that steers Python or
 # pytest.
 _ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH")
@@ -77,7 +79,7 @@ def run(
     group of its own, which is killed when this function is left, for whatever reason.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="verify-", ignore_cleanup_errors=True) as folder,
+        scratch_folder() as folder,
         tempfile.TemporaryFile() as output,
         contextlib.closing(_Pipe()) as pipe,
     ):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stack.errors import Environment
+from stack.scratch import scratch_folder
 from verify import hardware
 from verify.finding import Finding, Level, Status
 from verify.report.record import LEVELS, Report
@@ -75,7 +75,7 @@ def climb(subject: Subject, asked: str, python: str, progress: Progress) -> Repo
     choice = choose(subject, asked, python, progress)
     findings: list[Finding] = []
     seconds: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="torch-musa-patches-") as scratch:
+    with scratch_folder() as scratch:
         climber = _Climber(subject, Path(scratch), python, progress, choice.device)
         for level in LEVELS[: LEVELS.index(choice.level) + 1]:
             progress(f"{level.value} level")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from stack.commands import Proof
 from stack.errors import Refused, Usage
 from stack.outcome import Outcome
 from stack.plan import plan_apply
+from stack.scratch import scratch_folder
 from stack.state import Standing, identify
 from stack.store import Store
 from stack.tree import Tree
@@ -52,7 +52,7 @@ def lint_files(name: str, files: Mapping[str, bytes]) -> list[str]:
 @contextmanager
 def _laid_out(files: Mapping[str, bytes]) -> Iterator[Store]:
     """Yield a stacks folder with these files alone."""
-    with tempfile.TemporaryDirectory(prefix="torch-musa-patches-") as scratch:
+    with scratch_folder() as scratch:
         for label, data in files.items():
             path = Path(scratch, label)
             path.parent.mkdir(parents=True, exist_ok=True)

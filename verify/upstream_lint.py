@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from stack.scratch import scratch_folder
 from verify.finding import Finding, Level, Status
 
 BLACK = "24.2.0"
@@ -29,11 +30,9 @@ def check_lint(
     before, after: contents by path in the tree; a file that the change creates is in `after` only. Files that are not
     Python are ignored. A tool that is absent, or a black of another version, gives a finding that did not run.
     """
-    import tempfile
-
     # Without a tool there is nothing to lay out for it.
     images = (before, after) if any(_may_have(python, tool) for tool in ("black", "pylint")) else ({}, {})
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         sides = [_lay_out(Path(scratch, name), files) for name, files in zip(("before", "after"), images, strict=True)]
         return [_black(python, sides), _pylint(python, sides, tree / RCFILE)]
 
