@@ -215,3 +215,28 @@ def test_a_failed_proof_leaves_no_clone_unless_kept(upstream: Path, tmp_path: Pa
     assert outcome.exit == 5 and "removed again" in outcome.message and not dest.exists()
     outcome = clone_and(str(upstream), "v2.7.1", str(dest), lambda: job(True), True)
     assert outcome.exit == 5 and pinned(dest) and head(dest)
+
+
+@pytest.mark.parametrize("at", ["_clone", "_check_out", "_unmark"])
+def test_what_a_killed_clone_leaves_is_named_with_what_to_do(
+    at: str, upstream: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    import shlex
+
+    from stack import clone as cloning
+
+    dest = tmp_path / "dest"
+    child = os.fork()
+    if not child:
+        setattr(cloning, at, lambda *args: os._exit(99))
+        cloning.clone_and(str(upstream), "v2.7.1", str(dest), lambda: os._exit(1), False)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
+    command = f"rm -r {dest}"
+    assert command in run_cli("status", dest).stdout
+    for verb in ("apply", "unapply", "recover"):
+        ran = run_cli(verb, dest)
+        assert ran.code == 4 and command in ran.stderr
+    code, said = clone(run_cli, upstream, "v2.7.1", dest)
+    assert code == 1 and command in said
+    subprocess.run(shlex.split(command), check=True)
+    assert clone(run_cli, upstream, "v2.7.1", dest)[0] == 0 and pinned(dest)

@@ -18,7 +18,9 @@ from stack.errors import Environment
 from stack.journal import Line, Record, format_record, parse_record
 from stack.lock import this_host
 from stack.paths import JOURNAL
+from stack.records import plan_files
 from stack.store import Store
+from stack.tree import Tree
 
 STORE = Store(str(STACKS))
 RECORD = Record(this_host(), 4242, (Line(0, "a" * 64, "-", "x/y"),), ("d", "d/e"), ((0o755, "f"),), 77)
@@ -218,3 +220,38 @@ def test_an_undo_that_is_itself_killed_is_finished_by_the_next(tmp_path: Path, m
         if code == 0:
             break
     assert code == 0 and at > 50
+
+
+def test_stacks_that_a_run_was_cut_off_from_writing_are_noticed_by_all_who_read_them(
+    tmp_path: Path, run_cli: RunCli, specimen: Path
+) -> None:
+    stacks = tmp_path / "stacks"
+    shutil.copytree(STACKS, stacks)
+    before = snapshot(stacks)
+    label = "patches/2.7.1+specimen/release.json"
+    child = os.fork()
+    if not child:
+        transaction._settle = lambda *args: os._exit(99)  # type: ignore[assignment]
+        with Tree(str(stacks)) as tree:
+            transaction.commit(tree, plan_files(tree, {label: b"{}\n"}))
+    os.waitpid(child, 0)
+    assert snapshot(stacks)[label] != before[label]
+    named = f"apply.py recover {stacks}"
+    for args in (("lint", "--stacks", stacks), ("apply", "--stacks", stacks, specimen)):
+        ran = run_cli(*args)
+        assert ran.code == 4 and named in ran.stderr and "cut off" in ran.stderr
+    told = run_cli("status", stacks)
+    assert told.code == 0 and named in told.stdout
+    assert run_cli("recover", stacks).code == 0
+    assert snapshot(stacks) == before
+    again = run_cli("recover", stacks)
+    assert again.code == 0 and "already so" in again.stdout
+    assert run_cli("lint", "--stacks", stacks).code == 0
+
+
+def test_recover_does_nothing_else(specimen: Path, run_cli: RunCli) -> None:
+    before = snapshot(specimen)
+    killed(specimen)
+    assert run_cli("recover", specimen).code == 0
+    assert snapshot(specimen) == before
+    assert run_cli("recover", specimen / "absent").code == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -248,26 +247,6 @@ def test_a_second_run_is_told_to_wait(specimen: Path, run_cli: RunCli) -> None:
     finally:
         os.close(handle)
     assert snapshot(specimen) == before
-
-
-def test_of_twenty_runs_at_once_one_applies(specimen: Path) -> None:
-    argv = [
-        sys.executable,
-        str(ROOT / "apply.py"),
-        "apply",
-        "--tests=none",
-        "--json",
-        "--stacks",
-        str(STACKS),
-        str(specimen),
-    ]
-    runs = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(20)]
-    results = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
-    outcomes = sorted(result["outcome"] for result in results)
-    assert outcomes.count("applied") == 1
-    assert set(outcomes) <= {"applied", "already applied", "error"}
-    assert {result["exit"] for result in results if result["outcome"] == "error"} <= {4}
-    assert apply(specimen) == "already applied" and JOURNAL not in os.listdir(specimen)
 
 
 def test_a_mode_alone_is_a_change_like_any_other(folders: tuple[Path, Store]) -> None:
