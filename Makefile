@@ -78,6 +78,10 @@ bench: setup ## Time apply beside quilt, git am and patch, and how it grows.
 matrix: setup ## Run the simulated level of each release on its own torch; installs gigabytes. ARGS=--trees=DIR for real trees.
 	@$(RUN) tests/matrix.py $(ARGS)
 
+.PHONY: faults
+faults: setup ## Kill every command at each call to the file system, and let each fail: some 40 minutes. ARGS='apply commit'.
+	@$(RUN) tests/faults.py $(ARGS)
+
 TOOLS := .venv-tools
 LOCKED := $(basename $(wildcard requirements/*.in))
 

@@ -90,11 +90,18 @@ def _flip(folder: Path, spare: Path, report: int) -> None:
 
 
 def to_and_fro(tree: Path, folder: Path, outside: Path, seconds: float, where: Path) -> Counter[tuple[int, str]]:
-    """Apply and unapply by turns while a directory on the way flips; return how often each outcome came."""
+    """Apply and unapply by turns while a directory on the way flips; return how often each outcome came.
+
+    It goes on beyond the time, though not for ever, until a run has come through and another has met the link.
+    """
     found: Counter[tuple[int, str]] = Counter()
     with flipping(folder, outside):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        start = time.monotonic()
+        while (passed := time.monotonic() - start) < seconds or passed < 20 * seconds and not _both(found):
             for verb in ("apply", "unapply"):
                 found += at_once(command(verb, tree), 1, where)
     return found
+
+
+def _both(found: Counter[tuple[int, str]]) -> bool:
+    return found[0, "applied"] > 0 and any(code for code, _ in found)
