@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from stack.errors import Environment
 
-PREFIX = "torch-musa-patches-"
+PREFIX = "torch-musa-patches-run-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
