@@ -20,12 +20,12 @@ from conftest import INIT, LAZY_INIT, ROOT, STACKS, Ran, contents, copy_specimen
 from stacks import git
 
 import apply as command
-from stack import commands, fork, history
+from stack import commands, fork, gitrecover, history
 from stack.bindings import LARGEST_SOURCE, parse
 from stack.digest import git_blob, sha256
 from stack.errors import StackError
+from stack.journal import GIT, Record, format_record
 from stack.journal import Line as JournalLine
-from stack.journal import Record, format_record
 from stack.lock import this_host
 from stack.patch import LARGEST
 from stack.paths import JOURNAL
@@ -322,6 +322,34 @@ def test_a_journal_that_came_with_the_tree_is_not_obeyed(
     for verb in (VERBS["apply"], VERBS["unapply"]):
         with pytest.raises(StackError, match="was not written here"):
             verb(str(specimen), Store(str(STACKS)))
+    assert contents(specimen) == before
+
+
+@pytest.mark.parametrize(
+    "forged", [b"place 7\nend\n", b"place 7 \n", b"x", None], ids=["place", "odd", "short", "link"]
+)
+def test_a_note_that_git_takes_part_is_believed_only_where_it_was_written(
+    specimen: Path, forged: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gitrecover, "recover_git", lambda *args: pytest.fail("git was asked"))
+    (specimen / JOURNAL).mkdir()
+    if forged is None:
+        (specimen / JOURNAL / GIT).symlink_to("/dev/null")
+    else:
+        (specimen / JOURNAL / GIT).write_bytes(forged)
+    before = contents(specimen)
+    for verb in (commands.recover, lambda tree: VERBS["apply"](tree, Store(str(STACKS)))):
+        with pytest.raises(StackError, match="was not written here"):
+            verb(str(specimen))
+    assert contents(specimen) == before
+
+
+@pytest.mark.parametrize("length", [0, 1, 6])
+def test_a_note_that_was_cut_off_goes(specimen: Path, length: int) -> None:
+    before = contents(specimen)
+    (specimen / JOURNAL).mkdir()
+    (specimen / JOURNAL / GIT).write_bytes(b"place "[:length])
+    commands.recover(str(specimen))
     assert contents(specimen) == before
 
 
