@@ -23,9 +23,15 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 
 Options = Mapping[str, str]
 
+INSTALLED = {"installed", "python", "owner"}
+
 
 def apply(tree: str, store: Store, options: Options) -> Outcome:
     """apply the stack of the release that TREE is, whole or not at all"""
+    if options.keys() & INSTALLED:
+        from verify.installed import apply as run_installed
+
+        return run_installed(store, options)
     fork, level = "fork" in options, options.get("tests", "auto")
     if fork and ("keep" in options or level in ("none", "static")):
         raise Usage(
@@ -53,6 +59,10 @@ def apply(tree: str, store: Store, options: Options) -> Outcome:
 
 def unapply(tree: str, store: Store, options: Options) -> Outcome:
     """take the stack out again: the exact bytes and modes of the release"""
+    if options.keys() & INSTALLED:
+        from stack.installed.command import unapply as run_installed
+
+        return run_installed(store, options)
     return commands.unapply(tree, store)
 
 
@@ -63,6 +73,10 @@ def recover(tree: str, store: Store, options: Options) -> Outcome:
 
 def status(tree: str, store: Store, options: Options) -> Outcome:
     """name the release, the state, and what each touched file is"""
+    if options.keys() & INSTALLED:
+        from verify.installed import status as run_installed
+
+        return run_installed(store, options)
     return commands.status(tree, store)
 
 
@@ -99,6 +113,11 @@ def export(tree: str, store: Store, options: Options) -> Outcome:
     from stack.export.command import export as run
 
     return run(options["form"], tree, store, options)
+def wheel(tree: str, store: Store, options: Options) -> Outcome:
+    """write a patched wheel of the torch_musa wheel WHEEL into the folder OUT, with a version of its own"""
+    from stack.wheel.command import wheel as run
+
+    return run(options["wheel"], tree, store)
 
 
 def releases(tree: str, store: Store, options: Options) -> Outcome:
@@ -113,7 +132,7 @@ def lint(tree: str, store: Store, options: Options) -> Outcome:
     return lint_command(store)
 
 
-VERBS = (apply, unapply, recover, status, verify, scan, port, refresh, export, releases, lint)
+VERBS = (apply, unapply, recover, status, verify, scan, port, refresh, export, wheel, releases, lint)
 RUN = {verb.__name__: verb for verb in VERBS}
 
 

@@ -12,6 +12,7 @@ from stack.errors import Exit, Usage
 from stack.outcome import Outcome, to_json, to_text
 
 EVERYWHERE = ("json", "stacks=", "help")
+INSTALLED = ("installed", "python=")
 LEVELS = ("auto", "hardware", "simulated", "import", "static")
 FORMS = ("debian", "rpm", "quilt", "mbox")
 VALUES = {"tests": (*LEVELS, "none"), "level": LEVELS, "form": FORMS}
@@ -28,11 +29,17 @@ class Verb(NamedTuple):
 VERBS = {
     "apply": Verb(
         "apply the stack of the release that TREE is, whole or not at all",
-        options=("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
+        options=(
+            *("release=", "dry-run", "tests=", "keep", "fork", "commit", "branch=", "clone=", "ref="),
+            *INSTALLED,
+            "owner=",
+        ),
     ),
-    "unapply": Verb("take the stack out again: the exact bytes and modes of the release"),
+    "unapply": Verb(
+        "take the stack out again: the exact bytes and modes of the release", options=(*INSTALLED, "owner=")
+    ),
     "recover": Verb("put right what a run has left that was cut off in TREE, or in a stacks folder; do nothing else"),
-    "status": Verb("name the release, the state, and what each touched file is"),
+    "status": Verb("name the release, the state, and what each touched file is", options=INSTALLED),
     "verify": Verb(
         "prove or refute the fix in TREE as it stands, patched or not, and write nothing into it",
         options=("level=", "junit=", "html="),
@@ -50,6 +57,10 @@ VERBS = {
         "write the stack of a release into OUT in the form of a packaging system: debian, rpm, quilt or mbox",
         ("FORM", "OUT"),
         ("release=", "pc"),
+    ),
+    "wheel": Verb(
+        "write a patched wheel of the torch_musa wheel WHEEL into the folder OUT, with a version of its own",
+        ("WHEEL", "OUT"),
     ),
     "releases": Verb("list the releases that have a stack", ()),
     "lint": Verb("judge the stacks themselves, and report every finding", ()),
@@ -82,7 +93,7 @@ def parse(argv: list[str]) -> Parsed:
         if f"{option}=" in known and not value:
             raise Usage(f"{name}: --{option} has an empty value", help_tip)
         _check_value(option, value, f"--{option}")
-    wanted = VERBS[name].arguments
+    wanted = () if "installed" in options else VERBS[name].arguments
     if "help" not in options and len(rest) != len(wanted):
         expected = f"one {wanted[0]}" if len(wanted) == 1 else " and ".join(wanted) or "no argument"
         raise Usage(f"{name}: expected {expected}, got {len(rest)}", help_tip)

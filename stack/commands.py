@@ -161,36 +161,45 @@ def _unproven(proof: Proof, message: str, name: str, tree: Tree, state: State) -
     return Outcome("apply", Exit.UNPROVEN, name, message, "", tree.root, state, (), proof.data)
 
 
-def unapply(root: str, store: Store) -> Outcome:
-    """Take the stack out again: the exact bytes and modes of the release."""
+def unapply(root: str, store: Store, writer: Writer | None = None) -> Outcome:
+    """Take the stack out again: the exact bytes and modes of the release.
+
+    writer: where the plan goes, the files alone unless named.
+    """
+    writer = writer or Writer()
     with Tree(root) as tree, locked(tree) as have_lock:
         settle(tree, have_lock)
         entries = tree.read_all(store.paths)
         state = identify(store, entries)
         if state.standing is Standing.FORKED:
-            return _unapply_from_fork(tree, entries, state)
+            return _unapply_from_fork(tree, entries, state, writer)
         _gate(state, tree, None)
         if state.standing is not Standing.PRISTINE:
             _check_quilt(tree, entries, state, "quilt pop -a")
         plan = plan_unapply(state, entries)
-        commit(tree, plan)
+        writer.check(tree, state, entries)
+        written = writer.write(tree, state, entries, plan)
         name = "unapplied"
         message = _what_was_done(tree, state, plan, name, state.applied)
         if state.standing is Standing.PRISTINE:
             name = "already unapplied"
             message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+        message = f"{message}\n{written.message}" if written.message else message
         state = state._replace(standing=Standing.PRISTINE, applied=0)
         claims = (_by_digest(state, "base"),)
-        return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims)
+        return Outcome("unapply", Exit.DONE, name, message, "", tree.root, state, claims, written.data)
 
 
-def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State) -> Outcome:
+def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State, writer: Writer) -> Outcome:
     from stack import fork_commands
 
     _check_quilt(tree, entries, state, "quilt pop -a")
     planned = fork_commands.plan_back(tree, entries, state)
-    commit(tree, planned.plan)
-    return fork_commands.outcome("unapply", "unapplied from a fork", tree, state, planned)
+    writer.check(tree, state, entries)
+    written = writer.write(tree, state, entries, planned.plan)
+    done = fork_commands.outcome("unapply", "unapplied from a fork", tree, state, planned)
+    message = f"{done.message}\n{written.message}" if written.message else done.message
+    return done._replace(message=message, data={**done.data, **written.data})
 
 
 def recover(root: str) -> Outcome:

@@ -47,9 +47,10 @@ class Result(NamedTuple):
         return f"{self.problem}\n{self.output}" if self.output else self.problem
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a child: the allowed part of ours, and the C locale with UTF-8."""
-    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+def environment(also: Sequence[str] = ()) -> dict[str, str]:
+    """Return the environment of a child: the allowed part of ours, what `also` names, and the C locale with UTF-8."""
+    allowed = {*_ALLOWED, *also}
+    kept = {name: value for name, value in os.environ.items() if name in allowed or name.startswith(_ALLOWED_PREFIXES)}
     return {**kept, "LC_ALL": "C.UTF-8"}
 
 
@@ -60,6 +61,7 @@ def run(
     *,
     seconds: float,
     options: Sequence[str] = (),
+    also: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """Run a Python script in a child interpreter and return what it reports.
@@ -74,6 +76,7 @@ def run(
     torch anew in every run.
 
     python: the interpreter's path. seconds: its time limit. options: interpreter options.
+    also: environment variables that the child gets as well.
     progress: called with each progress text. Paths among the arguments must be absolute.
     A child that fails is a Result with a problem, never an exception. The child leads a process
     group of its own, which is killed when this function is left, for whatever reason.
@@ -85,7 +88,7 @@ def run(
     ):
         command = [python, "-B", *options, str(script), str(pipe.writing), *arguments]
         try:
-            process = _start(command, folder, output, pipe.writing)
+            process = _start(command, folder, output, pipe.writing, also)
         except OSError as error:
             return Result(None, f"cannot start {python}: {error.strerror or error}", "", None)
         messages = _Messages(progress)
@@ -99,12 +102,14 @@ def run(
         return _judge(messages, code, _tail(output), seconds)
 
 
-def _start(command: Sequence[str], folder: str, output: IO[bytes], writing: int) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], folder: str, output: IO[bytes], writing: int, also: Sequence[str]
+) -> subprocess.Popen[bytes]:
     """Start the child as the leader of a process group of its own."""
     return subprocess.Popen(
         command,
         cwd=folder,
-        env={**environment(), "TMPDIR": folder},
+        env={**environment(also), "TMPDIR": folder},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -48,18 +48,17 @@ def verify(root: str, store: Store, level: str, options: Mapping[str, str]) -> O
     return _outcome(root, state, report)
 
 
-def prover(level: str) -> Prove:
+def prover(level: str, python: str = sys.executable, only: str = "") -> Prove:
     """Return the proof of a plan's result at a level, for stack.commands.apply.
 
+    python: the interpreter of all children. only: the one folder of the tree that is judged, if not all of it.
     A fork has no pins that its result must have, so there the defect must show first, and be gone in the result.
     """
 
     def prove(tree: Tree, entries: Mapping[str, Entry], state: State, plan: Plan) -> Proof:
         root = Path(tree.root)
         if state.standing is Standing.DRIFTED:
-            red = climb(
-                subject_of_fork(root, state, entries, None), Level.IMPORT.value, sys.executable, terminal_progress()
-            )
+            red = climb(subject_of_fork(root, state, entries, None), Level.IMPORT.value, python, terminal_progress())
             if any(standing(red, rung) is not Rung.REFUTED for rung in (Level.STATIC, Level.IMPORT)):
                 return _proof(
                     red, False, "the defect does not show in the tree as it stands: this is not the fix for it"
@@ -68,7 +67,7 @@ def prover(level: str) -> Prove:
             subject = subject_of_fork(root, state, entries, plan)
         else:
             subject = subject_of_plan(root, state, entries, plan)
-        report = climb(subject, level, sys.executable, terminal_progress())
+        report = climb(subject._replace(only=only), level, python, terminal_progress())
         return _proof(report, verdict(report), "")
 
     return prove

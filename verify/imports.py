@@ -50,16 +50,19 @@ class Files(NamedTuple):
         return self.trees[path]
 
 
-def read_files(root: Path, replaced: Mapping[str, bytes | None] | None = None) -> Files:
+def read_files(root: Path, replaced: Mapping[str, bytes | None] | None = None, only: str = "") -> Files:
     """Read every `.py` file below `root`. What cannot be read becomes a note; links to folders are not followed.
 
     replaced: files to be taken as having these bytes, or as absent, whatever stands in the tree.
+    only: the one folder of root that is looked at, all of them if empty: a site-packages holds much else.
     """
     sources: dict[str, bytes] = {}
     notes: list[str] = []
     top = os.fspath(root)
     for folder, folders, names in os.walk(top, onerror=lambda e: notes.append(f"{e.filename}: {e.strerror}")):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+        if only and folder == top:
+            folders[:], names = [name for name in folders if name == only], []
         for name in sorted(names):
             if name.endswith(".py"):
                 path = os.path.join(folder, name)

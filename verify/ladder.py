@@ -119,7 +119,7 @@ class _Climber(NamedTuple):
         from verify.upstream_lint import RCFILE, check_lint
 
         subject = self.subject
-        yield from check_level(subject.root, subject.files)
+        yield from check_level(subject.root, subject.files, subject.only)
         if subject.unpatched and (subject.root / RCFILE).is_file():
             self.progress("static level: upstream's own lint")
             before, after = _present(subject.unpatched), _present(subject.files)

@@ -53,12 +53,12 @@ class _Tree(NamedTuple):
     init: Source
 
 
-def check_level(tree: Path, replaced: Mapping[str, bytes | None] | None = None) -> list[Finding]:
+def check_level(tree: Path, replaced: Mapping[str, bytes | None] | None = None, only: str = "") -> list[Finding]:
     """Return the whole static level, `check_static` and the scan, reading the tree once.
 
-    replaced: files to be judged with these bytes, or as absent, whatever stands in the tree.
+    replaced: files to be judged with these bytes, or as absent, whatever stands in the tree. only: as for read_files.
     """
-    files = read_files(tree, replaced)
+    files = read_files(tree, replaced, only)
     return [*_check(files), *scan_findings(survey_files(files))]
 
 

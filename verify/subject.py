@@ -30,7 +30,7 @@ class Subject(NamedTuple):
     files: the touched files to be judged, None for one that shall be absent; what is not in it stands in the tree.
     unpatched: the same files without the fix, or None. tests: the carried tests by path, in full.
     must_be_red: the tests that the stack adds or changes, as `path::Class::function`. left_out: carried test files
-    that cannot be had for this tree, with the reason.
+    that cannot be had for this tree, with the reason. only: the one folder of root that belongs to it, if not all.
     """
 
     root: Path
@@ -40,6 +40,7 @@ class Subject(NamedTuple):
     tests: Mapping[str, bytes]
     must_be_red: tuple[str, ...]
     left_out: tuple[str, ...]
+    only: str = ""
 
 
 def subject_of_tree(root: Path, store: Store, state: State, entries: Mapping[str, Entry]) -> Subject:

@@ -1,0 +1,146 @@
+"""apply.py wheel: from a wheel of a known release to a patched one beside it, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stack.errors import Environment, Exit, Refused
+from stack.installed.view import PackageStore, left_out
+from stack.journal import describe as describe_error
+from stack.lock import locked
+from stack.message import differences, headline
+from stack.outcome import Claim, Outcome
+from stack.plan import plan_apply
+from stack.state import Standing, State, identify
+from stack.store import Store
+from stack.tree import Kind, Tree
+from stack.wheel.names import patched_file_name
+from stack.wheel.read import CHUNK, Wheel, entries_of, opened, readable
+from stack.wheel.write import changed_members, check_whole, epoch, write
+
+
+def wheel(path: str, out: str, store: Store) -> Outcome:
+    """Write the patched wheel of the wheel at path into the folder out. Raises StackError; out is then as it was."""
+    view, name = PackageStore(store.stacks), os.path.basename(path)
+    epoch()  # a setting that is none is told before any work
+    with opened(path) as found, Tree(out) as folder:
+        with readable(name):
+            entries = entries_of(found, view.paths)
+        state = identify(view, entries)
+        done = {Standing.APPLIED: "already applied", Standing.FIXED: "fixed upstream"}.get(state.standing)
+        if done:
+            return _outcome(done, f"{name}: {headline(state)}: nothing was written", state, {"wheel": path})
+        if state.standing not in (Standing.PRISTINE, Standing.PARTLY):
+            raise _unknown(name, state)
+        with readable(name):
+            changed = changed_members(found, plan_apply(state, entries), name)
+        with locked(folder) as have_lock:
+            return _write(found, changed, folder, state, have_lock)
+
+
+def _unknown(name: str, state: State) -> Refused:
+    lines = [f"{name}: {headline(state)}"]
+    lines += [f"  {state.release.name}: {line}" for line in differences(state) if state.release]
+    if state.note and state.standing is not Standing.OTHER:
+        lines.append(f"  {state.note}")
+    return Refused(
+        "\n".join(lines),
+        "The version in a file name identifies no release, these bytes do. For a fork patch its source tree (README, "
+        '"Forks") and build the wheel from that.',
+    )
+
+
+def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, state: State, have_lock: bool) -> Outcome:
+    old = os.path.basename(found.file.filename or "")
+    name = patched_file_name(old, found.names)
+    try:
+        with _stage(folder, name, have_lock) as stage, readable(old):
+            write(found, changed, f"{stage}/{name}")
+            check_whole(f"{stage}/{name}")
+            digest = _digest(f"{stage}/{name}")
+            new = _publish(folder, f"{stage}/{name}", name, digest)
+    except OSError as error:
+        raise Environment(
+            f"{folder.root}: cannot be written: {describe_error(error)}", f"{folder.root} is as it was."
+        ) from error
+    target = os.path.join(folder.root, name)
+    word = "wheel written" if new else "already so"
+    lines = [f"{target}: {word}", f"  from {old}: {headline(state)}"]
+    lines += [f"  {path}: {'removed' if data is None else 'changed'}" for path, data in sorted(changed.items())]
+    lines += [f"  {text}"] if (text := left_out(state.release)) else []
+    return _outcome(word, "\n".join(lines), state, {"wheel": target, "sha256": digest}, _claims(state))
+
+
+def _claims(state: State) -> tuple[Claim, ...]:
+    assert state.release is not None
+    return (
+        Claim(f"{len(state.release.result)} files are those of {state.release.label}/result.sha256", "by digest"),
+        Claim("every member is the one that RECORD lists", "by reading the written wheel with the wheel library"),
+    )
+
+
+def _outcome(word: str, message: str, state: State, data: Mapping[str, Any], claims: tuple[Claim, ...] = ()) -> Outcome:
+    return Outcome("wheel", Exit.DONE, word, message, "", None, state, claims, data)
+
+
+@contextlib.contextmanager
+def _stage(folder: Tree, name: str, have_lock: bool) -> Iterator[str]:
+    """Make a folder of ours in OUT, so that the wheel comes to its name by one link; removed whatever happens.
+
+    With the lock held, one that lies there is from a run that was killed.
+    """
+    part = f".{name}.part"
+    if have_lock and folder.read(part).kind is Kind.DIRECTORY:
+        _remove(folder, part, name)
+    try:
+        os.mkdir(part, 0o700, dir_fd=folder.handle)
+    except FileExistsError as error:
+        raise Environment(
+            f"{folder.root}/{part}: is in the way: another run is at work here, or was cut off",
+            "If none is, remove it.",
+        ) from error
+    try:
+        yield os.path.join(folder.root, part)
+    finally:
+        _remove(folder, part, name)
+
+
+def _remove(folder: Tree, part: str, name: str) -> None:
+    handle = folder.folder(f"{part}/")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(part, dir_fd=folder.handle)
+
+
+def _digest(path: str) -> str:
+    """Return the SHA-256 of a file of any size."""
+    total = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            total.update(chunk)
+        os.fsync(file.fileno())
+    return total.hexdigest()
+
+
+def _publish(folder: Tree, staged: str, name: str, digest: str) -> bool:
+    """Give the staged wheel its name; return whether it was not there already. Raises Refused for other bytes there."""
+    target = os.path.join(folder.root, name)
+    try:
+        os.link(staged, target, follow_symlinks=False)
+    except FileExistsError as error:
+        if os.path.isfile(target) and not os.path.islink(target) and _digest(target) == digest:
+            return False
+        raise Refused(f"{target}: exists already, with other bytes", "Move it away, or name another folder.") from error
+    except OSError:  # a file system without hard links; the lock keeps our own runs apart
+        if os.path.lexists(target):
+            raise Refused(f"{target}: exists already", "Move it away, or name another folder.") from None
+        os.rename(staged, target)
+    os.fsync(folder.handle)
+    return True
