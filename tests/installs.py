@@ -140,12 +140,24 @@ def add_torch(site: Path) -> None:
     (site / "torch" / "__init__.py").write_text(TORCH)
 
 
+def plain_environment() -> dict[str, str]:
+    """Return the environment without what steers Python and pip: as a user has it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
+
+
+def pip(python: Path, *words: object) -> str:
+    """Run that environment's pip; return what it prints, or fail."""
+    command = [python, "-m", "pip", "--disable-pip-version-check", *map(str, words)]
+    done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def run(*args: object, env: Mapping[str, str] | None = None, **more: object) -> Ran:
     """Run apply.py with the specimen's stacks."""
     words = [str(arg) for arg in args]
     command = [sys.executable, str(ROOT / "apply.py"), words[0], f"--stacks={STACKS}", *words[1:]]
-    clean_env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(command, env={**clean_env, **(env or {})}, capture_output=True, timeout=120, **more)  # type: ignore[call-overload]
+    done = subprocess.run(command, env={**plain_environment(), **(env or {})}, capture_output=True, timeout=120, **more)  # type: ignore[call-overload]
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

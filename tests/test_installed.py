@@ -21,7 +21,7 @@ from stack.installed.find import Installed
 from stack.installed.view import PackageStore
 from tests import installs
 from tests.conftest import INIT, LAZY_INIT, STACKS, contents, snapshot
-from tests.installs import clean, record_faults, run, site_of, unpack
+from tests.installs import clean, pip, record_faults, run, site_of, unpack
 
 RESULT = dict(
     reversed(line.split("  ")) for line in (STACKS / "patches/2.7.1+specimen/result.sha256").read_text().splitlines()
@@ -63,28 +63,25 @@ def python(bare: Path, wheel: Path) -> Iterator[Path]:
     clean(site_of(bare))
 
 
-def pip(python: Path, *words: object) -> str:
-    done = subprocess.run(
-        [python, "-m", "pip", "--disable-pip-version-check", *map(str, words)], capture_output=True, text=True, cwd="/"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def digests(site: Path) -> dict[str, str]:
     from stack.digest import sha256
 
     return {path: sha256((site / path).read_bytes()) for path in (INIT, LAZY_INIT)}
 
 
-def without_bytecode(site: Path) -> dict[str, tuple[bytes | None, int]]:
-    return {path: shot for path, shot in contents(site).items() if not path.endswith(".pyc")}
+def installed_files(site: Path) -> dict[str, tuple[bytes | None, int]]:
+    """Return all but pip itself; of bytecode only that it is there."""
+    return {
+        path: (None, 0) if path.endswith(".pyc") else shot
+        for path, shot in contents(site).items()
+        if not path.startswith("pip")
+    }
 
 
 def test_what_pip_installed_is_patched_verified_and_put_back(with_pip: Path, wheel: Path) -> None:
     site = site_of(with_pip)
     pip(with_pip, "install", "--no-index", "--no-deps", wheel)
-    before, all_before = without_bytecode(site), set(contents(site))
+    before = installed_files(site)
     assert record_faults(site) == []
     ran = run("apply", "--installed", "--python", with_pip)
     assert ran.code == 0, ran.stdout + ran.stderr
@@ -97,7 +94,7 @@ def test_what_pip_installed_is_patched_verified_and_put_back(with_pip: Path, whe
     assert again.code == 0 and "already so" in again.stdout
     back = run("unapply", "--installed", "--python", with_pip)
     assert back.code == 0, back.stdout + back.stderr
-    assert without_bytecode(site) == before and set(contents(site)) == all_before
+    assert installed_files(site) == before
     assert record_faults(site) == []
     pip(with_pip, "uninstall", "-y", "torch_musa")
     assert not (site / "torch_musa").exists()
