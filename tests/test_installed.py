@@ -21,7 +21,7 @@ from stack.installed.find import Installed
 from stack.installed.view import PackageStore
 from tests import installs
 from tests.conftest import INIT, LAZY_INIT, STACKS, contents, snapshot
-from tests.installs import clean, pip, record_faults, run, site_of, unpack
+from tests.installs import clean, pip, record_faults, run, run_apart, site_of, unpack
 
 RESULT = dict(
     reversed(line.split("  ")) for line in (STACKS / "patches/2.7.1+specimen/result.sha256").read_text().splitlines()
@@ -83,7 +83,7 @@ def test_what_pip_installed_is_patched_verified_and_put_back(with_pip: Path, whe
     pip(with_pip, "install", "--no-index", "--no-deps", wheel)
     before = installed_files(site)
     assert record_faults(site) == []
-    ran = run("apply", "--installed", "--python", with_pip)
+    ran = run_apart("apply", "--installed", "--python", with_pip)
     assert ran.code == 0, ran.stdout + ran.stderr
     assert digests(site) == {path: RESULT[path] for path in (INIT, LAZY_INIT)}
     for said in ("left out", "0003-test", "RECORD: rows changed: 2", "restart it", "by digest", "not proven here"):
@@ -96,6 +96,18 @@ def test_what_pip_installed_is_patched_verified_and_put_back(with_pip: Path, whe
     assert back.code == 0, back.stdout + back.stderr
     assert installed_files(site) == before
     assert record_faults(site) == []
+
+
+def test_pip_takes_the_patched_wheel(with_pip: Path, wheel: Path, tmp_path: Path) -> None:
+    ran = run("wheel", wheel, tmp_path)
+    assert ran.code == 0, ran.stderr
+    pip(with_pip, "install", "--no-index", "--no-deps", "--force-reinstall", next(tmp_path.glob("*.whl")))
+    assert "No broken requirements" in pip(with_pip, "check")
+    site = site_of(with_pip)
+    assert [path.name for path in site.glob("torch_musa-*")] == ["torch_musa-2.7.1+initfix1.dist-info"]
+    assert digests(site) == {path: RESULT[path] for path in (INIT, LAZY_INIT)} and record_faults(site) == []
+    ran = run("apply", "--installed", "--tests=none", "--python", with_pip)
+    assert ran.code == 0 and "already so" in ran.stdout and "version 2.7.1+initfix1" in ran.stdout
     pip(with_pip, "uninstall", "-y", "torch_musa")
     assert not (site / "torch_musa").exists()
 
@@ -201,8 +213,8 @@ def test_bytecode_of_every_level_is_replaced_and_of_other_pythons_removed(python
     assert (live["live"], live["disagreement"]) == ("fixed", "")
 
 
-def status(python: Path, **more: object) -> dict[str, object]:
-    ran = run("status", "--installed", "--json", "--python", python, **more)
+def status(python: Path) -> dict[str, object]:
+    ran = run("status", "--installed", "--json", "--python", python)
     assert ran.code == 0, ran.stderr
     return json.loads(ran.stdout)  # type: ignore[no-any-return]
 

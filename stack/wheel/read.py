@@ -26,9 +26,9 @@ CHUNK = 1024 * 1024
 
 
 class Wheel(NamedTuple):
-    """An open wheel: its library object, its names, and the members by name in their order."""
+    """An open wheel: its archive (the library's, once it is sound), its names, the members by name in their order."""
 
-    file: WheelFile
+    file: zipfile.ZipFile
     names: Names
     members: Mapping[str, zipfile.ZipInfo]
 
@@ -68,13 +68,13 @@ def _open(path: str, name: str, library: type[WheelFile]) -> Wheel:
     names = read_names(name)
     try:
         with readable(name):
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(path) as archive:  # the library reads RECORD at once: not before all this is known
                 check_members(archive.infolist(), os.path.getsize(path), name)
+                plain = Wheel(archive, names, {one.filename: one for one in archive.infolist()})
+                _check_folders(plain, name)
+                _check_record(plain, name)
             file = library(path)
-            found = Wheel(file, names, {one.filename: one for one in file.infolist()})
-            _check_folders(found, name)
-            _check_record(found, name)
-            return found
+            return Wheel(file, names, {one.filename: one for one in file.infolist()})
     except OSError as error:
         raise Environment(f"{path}: cannot be read: {error.strerror}") from error
 
