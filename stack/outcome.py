@@ -6,14 +6,14 @@ JSON, schema 1, one object for every command, keys always present:
   exit      the exit code (stack.errors.Exit)
   outcome   one word or two: applied, already applied, would apply, unapplied, already unapplied,
             would restore, fixed upstream, state, releases, lint, proven, not proven, scan, ported,
-            refreshed, exported, already so, put right, nothing to put right, or error
+            refreshed, exported, wheel written, already so, put right, nothing to put right, or error
   message   for people; tip: what to do next, may be empty
-  tree      the path as given, or null
+  tree      the path as given, null where none is; with --installed the folder that holds torch_musa
   state     null, or {standing, release, applied, total, note, interrupted, files}, where a file is
             {path, kind, steps, line, note}; steps are [first, last] ranges of the release's series
   claims    [{claim, how}]: what the command established, and how
-  data      what only this command has: releases, findings, hits, commits; export: form, release, patches,
-            and the paths in OUT that were written, removed, kept; else {}
+  data      what only this command has: releases, findings, hits, commits, installed, live, wheel; export: form, release,
+            patches, and the paths in OUT that were written, removed, kept; else {}
 """
 
 from __future__ import annotations

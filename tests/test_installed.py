@@ -11,16 +11,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from stack import commands
+from stack import commands, transaction
 from stack.errors import Environment
 from stack.installed.command import InstalledWriter
 from stack.installed.find import Installed
 from stack.installed.view import PackageStore
-from tests import installs
-from tests.conftest import INIT, LAZY_INIT, STACKS, contents, snapshot
+from stack.plan import Plan
+from stack.tree import Tree
+from tests import installs, standin_install
+from tests.conftest import INIT, LAZY_INIT, STACKS, contents, copy_specimen, snapshot
 from tests.installs import clean, pip, record_faults, run, run_apart, site_of, unpack
 
 RESULT = dict(
@@ -278,6 +281,27 @@ def edit(path: Path, old: bytes, new: bytes) -> None:
     data = path.read_bytes()
     assert old in data
     path.write_bytes(data.replace(old, new))
+
+
+def test_a_file_that_somebody_changes_just_after_is_told(python: Path) -> None:
+    def commit(tree: Tree, plan: Plan) -> None:
+        transaction.commit(tree, plan)
+        (site_of(python) / INIT).write_text("an installation at work\n")
+
+    with patch("stack.installed.command.commit", commit):
+        ran = run("apply", "--installed", "--tests=none", "--python", python)
+    assert ran.code == 5 and f"{INIT}: was changed by somebody else just after it was written" in ran.stderr
+
+
+@pytest.mark.torch
+def test_the_live_module_on_real_torch(tmp_path: Path) -> None:
+    python = standin_install.make_environment(tmp_path / "venv")
+    standin_install.install(tmp_path / "venv", copy_specimen(tmp_path / "tree"))
+    assert status(python)["data"]["live"]["live"] == "broken"  # type: ignore[index]
+    ran = run("apply", "--installed", "--tests=none", "--python", python)
+    assert ran.code == 0 and "there is no RECORD" in ran.stdout
+    live = status(python)["data"]["live"]  # type: ignore[index]
+    assert (live["live"], live["seen"]["initialized"], live["disagreement"]) == ("fixed", "False", "")
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], int, tuple[str, ...]]] = {

@@ -14,6 +14,7 @@ from stack import cli
 from stack.errors import MEANING
 from stack.outcome import Outcome
 from stack.state import Standing
+from tests import installs
 from tests.conftest import ROOT, STACKS, contents, copy_specimen
 from tests.docs import README, blocks
 
@@ -147,6 +148,24 @@ def test_the_text_for_a_container_is_one_command_of_ours() -> None:
     folder = copied.split(" ")[-1]
     words = command.removeprefix(f"RUN python3 {folder}/apply.py ").split(" ")
     assert cli.parse(words) == ("apply", "/opt/torch_musa", {"tests": "import"})
+
+
+def test_the_commands_for_an_installed_package_and_a_wheel_run(tmp_path: Path) -> None:
+    wheel = installs.specimen_wheel(tmp_path)
+    python = installs.environment(tmp_path / "an env", sys.executable, "--without-pip")
+    installs.add_pip(python)
+    site = installs.site_of(python)
+    installs.unpack(wheel, site)
+    before = contents(site / "torch_musa")
+    (tmp_path / "out").mkdir()
+    variables = f"EXE='{python}' WHEEL='{wheel}' OUT='{tmp_path}/out'\n"
+    for name in ("installed", "wheel"):
+        block = BLOCKS[name].replace("python3 apply.py", f"{sys.executable} apply.py")
+        block = re.sub(r"apply\.py (\w+)", rf"apply.py \1 --stacks '{STACKS}'", block)
+        done = run(variables + block, "2.7.1", tmp_path, ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert contents(site / "torch_musa") == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["torch_musa-2.7.1+initfix1-py3-none-any.whl"]
 
 
 def table(heading: str) -> list[list[str]]:

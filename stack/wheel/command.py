@@ -58,8 +58,9 @@ def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, stat
     old = os.path.basename(found.file.filename or "")
     name = patched_file_name(old, found.names)
     try:
-        with _stage(folder, name, have_lock) as stage, readable(old):
-            write(found, changed, f"{stage}/{name}")
+        with _stage(folder, name, have_lock) as stage:
+            with readable(old):
+                write(found, changed, f"{stage}/{name}")
             check_whole(f"{stage}/{name}")
             digest = _digest(f"{stage}/{name}")
             new = _publish(folder, f"{stage}/{name}", name, digest)
