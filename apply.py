@@ -113,6 +113,8 @@ def export(tree: str, store: Store, options: Options) -> Outcome:
     from stack.export.command import export as run
 
     return run(options["form"], tree, store, options)
+
+
 def wheel(tree: str, store: Store, options: Options) -> Outcome:
     """write a patched wheel of the torch_musa wheel WHEEL into the folder OUT, with a version of its own"""
     from stack.wheel.command import wheel as run

@@ -12,8 +12,8 @@ JSON, schema 1, one object for every command, keys always present:
   state     null, or {standing, release, applied, total, note, interrupted, files}, where a file is
             {path, kind, steps, line, note}; steps are [first, last] ranges of the release's series
   claims    [{claim, how}]: what the command established, and how
-  data      what only this command has: releases, findings, hits, commits, installed, live, wheel; export: form, release,
-            patches, and the paths in OUT that were written, removed, kept; else {}
+  data      what only this command has: releases, findings, hits, commits, installed, live, wheel; export: form,
+            release, patches, and the paths in OUT that were written, removed, kept; else {}
 """
 
 from __future__ import annotations

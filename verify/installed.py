@@ -25,7 +25,6 @@ from stack.tree import Entry, Kind, Tree
 from verify import child
 from verify.command import prover
 from verify.finding import Level
-from verify.subject import PINNED
 
 _SCRIPT = Path(__file__).parent / "installed_child.py"
 _SECONDS = 300.0
@@ -82,7 +81,7 @@ def status(store: Store, options: Mapping[str, str]) -> Outcome:
     look = look_at(installed)
     bytes_fixed = _bytes_fixed(installed)
     how = f"by import of the real module, {_versions(look)}" if look.seen else "by an import that was tried"
-    known = outcome.state is not None and outcome.state.standing in PINNED
+    known = outcome.state is not None and outcome.state.pinned
     what = f"{'fixed' if bytes_fixed else 'not fixed'}: {headline(outcome.state) if outcome.state else ''}"
     claims = [
         Claim(f"the files: {what}", "by digest" if known else "by source reading"),

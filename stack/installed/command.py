@@ -14,7 +14,7 @@ from typing import Any
 from stack import commands
 from stack.commands import How, Prove, Writer, Written
 from stack.digest import sha256
-from stack.errors import Refused, StackError, Unproven, Usage
+from stack.errors import Environment, Refused, StackError, Usage
 from stack.installed import bytecode, guard, record
 from stack.installed.find import Installed, find
 from stack.installed.view import PackageStore, left_out
@@ -137,7 +137,7 @@ def _confirm(tree: Tree, plan: Plan) -> None:
         entry = tree.read(step.path)
         now = sha256(entry.data) if entry.kind is Kind.FILE else None
         if now != (sha256(step.after.data) if step.after else None):
-            raise Unproven(
+            raise Environment(
                 f"{tree.root}/{step.path}: was changed by somebody else just after it was written",
                 "Is an installation at work here? Wait for its end, then run the command again.",
             )
