@@ -138,6 +138,16 @@ def test_another_name_than_the_owners_is_usage_and_unapply_asks_too(python: Path
     assert contents(site_of(python)) == kept
 
 
+@pytest.mark.distro
+def test_where_rpm_has_no_database_asking_makes_none(python: Path, tmp_path: Path) -> None:
+    """rpm on another system's machine: a query would make an empty database, in $HOME on Debian."""
+    assert shutil.which("rpm")
+    (tmp_path / ".rpmmacros").write_text(f"%_dbpath {tmp_path}/rpmdb\n")
+    ran = run("apply", "--installed", "--python", python, "--tests=none", env={"HOME": str(tmp_path)})
+    assert ran.code == 0, ran
+    assert [path.name for path in tmp_path.iterdir()] == [".rpmmacros"]
+
+
 def test_an_owner_that_is_none_is_usage(python: Path) -> None:
     ran = run("apply", "--installed", "--python", python, "--tests=none", "--owner=x")
     assert ran.code == 2 and "no package manager here says that it owns" in ran.stderr

@@ -95,17 +95,23 @@ def _owners(installed: Installed, path: str) -> tuple[list[Owner], list[str]]:
         if which(manager) is None:
             continue
         try:
+            if manager == "rpm" and not _has_rpm_database():
+                continue
             owners += [Owner(manager, name) for name in _asked(manager, words, path)]
         except (OSError, subprocess.TimeoutExpired) as error:
             notes.append(f"{manager} could not be asked whether it owns the package: {error}")
     return owners, notes
 
 
-def _asked(manager: str, words: Iterable[str], path: str) -> list[str]:
-    """Return the packages that own path; raise OSError where the package manager fails (1: no package owns it)."""
-    pattern = re.sub(r"([\\*?[])", r"\\\1", path) if manager == "dpkg-query" else path
+def _has_rpm_database() -> bool:
+    """Return whether rpm has a database to ask; where it has none (on Debian, say) a mere query makes one in $HOME."""
+    return os.path.isdir(os.fsdecode(_run("rpm", "--eval", "%{_dbpath}").stdout.strip()))
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a package manager; raise OSError where it fails (1: its answer is no)."""
     done = subprocess.run(
-        [manager, *words, pattern],
+        words,
         cwd="/",
         env={**os.environ, "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
@@ -114,6 +120,13 @@ def _asked(manager: str, words: Iterable[str], path: str) -> list[str]:
     )
     if done.returncode > 1:
         raise OSError(done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}")
+    return done
+
+
+def _asked(manager: str, words: Iterable[str], path: str) -> list[str]:
+    """Return the packages that own path."""
+    pattern = re.sub(r"([\\*?[])", r"\\\1", path) if manager == "dpkg-query" else path
+    done = _run(manager, *words, pattern)
     if done.returncode:
         return []
     lines = done.stdout.decode("utf-8", "replace").splitlines()
