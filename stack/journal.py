@@ -11,6 +11,7 @@ and `record`, which is written when all is staged and removed when all is in pla
 A journal can come with a tree: in somebody's commit or tarball, or from another user of the machine. So a record is
 obeyed only where it was written: in a directory of our own user, with the inode number that the record names.
 
+`wheel` (stack.wheel) writes its file there, too: it is staged like any other, and goes if it is still there.
 Two more names tell of work that a plain undo does not cover: `git` (stack.gitrecover: a branch and an
 index move together with the files) and `clone` (stack.clone: the tree itself is only being made).
 """
@@ -31,7 +32,7 @@ from stack.tree import Kind, Tree, close, read_at
 
 _HEADER = "torch-musa-patches journal 1"
 _END = "end"
-_OWN = re.compile(r"record|\d+\.(new|old)")
+_OWN = re.compile(r"record|\d+\.(new|old)|[\w.+!-]+\.whl")
 GIT, CLONE = "git", "clone"
 UNSETTLED = frozenset({"record", GIT, CLONE})
 """While one of these names is in the journal, the journal stays."""

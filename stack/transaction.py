@@ -64,7 +64,7 @@ def commit(tree: Tree, plan: Plan, partner: Partner | None = None) -> None:
         return
     done = False
     try:
-        with _journal(tree) as handle, _with(partner, handle):
+        with journal_in(tree) as handle, _with(partner, handle):
             _run(tree, handle, plan, partner)
             done = True
             if partner is None:  # what git moves is no more durable than git makes it
@@ -148,7 +148,11 @@ def shielded() -> Iterator[None]:
 
 
 @contextmanager
-def _journal(tree: Tree) -> Iterator[int]:
+def journal_in(tree: Tree) -> Iterator[int]:
+    """Make the journal and yield its directory, open; at the end it goes, with all that is ours in it.
+
+    Raises Environment where there is one already, or something else of that name.
+    """
     try:
         os.mkdir(JOURNAL, 0o700, dir_fd=tree.handle)
     except FileExistsError as error:

@@ -60,7 +60,7 @@ class Trap:
 def trapped(act: Callable[[str], None], at: int, late: bool = False) -> Iterator[list[Trap]]:
     """Set a trap on the transaction alone: its calls are counted from the journal's making to its end."""
     traps: list[Trap] = []
-    real = transaction._journal
+    real = transaction.journal_in
 
     @contextmanager
     def journal(tree: Tree) -> Iterator[int]:
@@ -70,7 +70,7 @@ def trapped(act: Callable[[str], None], at: int, late: bool = False) -> Iterator
                 yield handle
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(transaction, "_journal", journal)
+        monkeypatch.setattr(transaction, "journal_in", journal)
         yield traps
 
 

@@ -363,7 +363,8 @@ def test_a_full_disk_leaves_nothing(stored: Path, tmp_path: Path) -> None:
     assert left == []
 
 
-def test_a_kill_leaves_no_wheel_and_the_next_run_clears_up(wheel: Path) -> None:
+@pytest.mark.parametrize("after", ["recover", "wheel"])
+def test_a_kill_leaves_no_wheel_and_status_names_what_clears_up(wheel: Path, after: str) -> None:
     folder = out(wheel)
     (folder / "torch_musa-2.7.1+initfix1-py3-none-any.whl.keep").write_text("somebody's")
     script = (
@@ -373,8 +374,10 @@ def test_a_kill_leaves_no_wheel_and_the_next_run_clears_up(wheel: Path) -> None:
     words = [sys.executable, "-c", script, ROOT, "wheel", f"--stacks={STACKS}", wheel, folder]
     assert subprocess.run(list(map(str, words))).returncode == -signal.SIGKILL
     assert [path.name for path in folder.glob("*.whl")] == [] and len(list(folder.iterdir())) == 2
-    assert run("wheel", wheel, folder).code == 0
-    assert sorted(path.name for path in folder.iterdir()) == [NEW_NAME, f"{NEW_NAME}.keep"]
+    assert f"apply.py recover {folder}" in run("status", folder).stdout
+    assert run(*(["recover"] if after == "recover" else ["wheel", wheel]), folder).code == 0
+    assert sorted(path.name for path in folder.glob("*.whl")) == ([] if after == "recover" else [NEW_NAME])
+    assert {path.name for path in folder.iterdir()} - {NEW_NAME} == {f"{NEW_NAME}.keep"}
 
 
 def test_a_wheel_that_came_out_wrong_is_not_published(wheel: Path) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stack.errors import Environment, Exit, Refused
 from stack.installed.view import PackageStore, left_out
 from stack.journal import describe as describe_error
+from stack.journal import recover
 from stack.lock import locked
 from stack.message import differences, headline
 from stack.outcome import Claim, Outcome
+from stack.paths import JOURNAL
 from stack.plan import plan_apply
 from stack.state import Standing, State, identify
 from stack.store import Store
-from stack.tree import Kind, Tree
+from stack.transaction import journal_in
+from stack.tree import Tree
 from stack.wheel.names import patched_file_name
 from stack.wheel.read import CHUNK, Wheel, entries_of, opened, readable
 from stack.wheel.write import changed_members, check_whole, epoch, write
@@ -39,7 +41,8 @@ def wheel(path: str, out: str, store: Store) -> Outcome:
         with readable(name):
             changed = changed_members(found, plan_apply(state, entries), name)
         with locked(folder) as have_lock:
-            return _write(found, changed, folder, state, have_lock)
+            recover(folder, have_lock)
+            return _write(found, changed, folder, state)
 
 
 def _unknown(name: str, state: State) -> Refused:
@@ -54,16 +57,18 @@ def _unknown(name: str, state: State) -> Refused:
     )
 
 
-def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, state: State, have_lock: bool) -> Outcome:
+def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, state: State) -> Outcome:
+    """Write the wheel in OUT's journal, which recover removes after a kill; one link then gives it its name."""
     old = os.path.basename(found.file.filename or "")
     name = patched_file_name(old, found.names)
     try:
-        with _stage(folder, name, have_lock) as stage:
+        with journal_in(folder):
+            staged = os.path.join(folder.root, JOURNAL, name)
             with readable(old):
-                write(found, changed, f"{stage}/{name}")
-            check_whole(f"{stage}/{name}")
-            digest = _digest(f"{stage}/{name}")
-            new = _publish(folder, f"{stage}/{name}", name, digest)
+                write(found, changed, staged)
+            check_whole(staged)
+            digest = _digest(staged)
+            new = _publish(folder, staged, name, digest)
     except OSError as error:
         raise Environment(
             f"{folder.root}: cannot be written: {describe_error(error)}", f"{folder.root} is as it was."
@@ -86,38 +91,6 @@ def _claims(state: State) -> tuple[Claim, ...]:
 
 def _outcome(word: str, message: str, state: State, data: Mapping[str, Any], claims: tuple[Claim, ...] = ()) -> Outcome:
     return Outcome("wheel", Exit.DONE, word, message, "", None, state, claims, data)
-
-
-@contextlib.contextmanager
-def _stage(folder: Tree, name: str, have_lock: bool) -> Iterator[str]:
-    """Make a folder of ours in OUT, so that the wheel comes to its name by one link; removed whatever happens.
-
-    With the lock held, one that lies there is from a run that was killed.
-    """
-    part = f".{name}.part"
-    if have_lock and folder.read(part).kind is Kind.DIRECTORY:
-        _remove(folder, part, name)
-    try:
-        os.mkdir(part, 0o700, dir_fd=folder.handle)
-    except FileExistsError as error:
-        raise Environment(
-            f"{folder.root}/{part}: is in the way: another run is at work here, or was cut off",
-            "If none is, remove it.",
-        ) from error
-    try:
-        yield os.path.join(folder.root, part)
-    finally:
-        _remove(folder, part, name)
-
-
-def _remove(folder: Tree, part: str, name: str) -> None:
-    handle = folder.folder(f"{part}/")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=handle)
-    finally:
-        os.close(handle)
-    os.rmdir(part, dir_fd=folder.handle)
 
 
 def _digest(path: str) -> str:
