@@ -88,7 +88,7 @@ class Desk:
 
     def marks(self) -> list[str]:
         """The places in the world that a command is there for; Python itself looks into $HOME."""
-        return [f"@/{name}" for name in ("tree", "stacks", "out", "upstream", "dest", "tmp")]
+        return [f"@/{name}" for name in ("tree", "stacks", "out", "upstream", "dest", "venv", "torch_musa-", "tmp")]
 
     def record(self) -> tuple[list[Call], list[Call]]:
         """Run the command whole; return its own calls that count, and those of its gits that can change something."""

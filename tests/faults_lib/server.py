@@ -48,6 +48,7 @@ def _command(request: dict[str, Any]) -> int:
 def _leave_proofs_out() -> None:
     import verify.command
     from stack.commands import Proof
+    from stack.installed import guard
     from verify import port_command
 
     def proven(*_: object) -> Proof:
@@ -55,6 +56,7 @@ def _leave_proofs_out() -> None:
 
     verify.command.prover = lambda level: proven
     port_command.prove = proven  # type: ignore[assignment]
+    guard.holders = lambda installed: guard.Holders((), 0)  # other processes come and go
 
 
 def _answer(**what: int) -> None:

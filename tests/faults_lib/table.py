@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from stack import commands
 from stack.store import Store
-from tests import exports
+from tests import exports, installs
 from tests.conftest import INIT, STACKS, copy_specimen
 from tests.faults_lib import calls
 from tests.faults_lib.picture import Picture
@@ -31,7 +32,8 @@ class Row(NamedTuple):
 
     argv: its arguments; `W` at the start of a word is the world. prepare: makes the world. place: of what in the
     world `status` is asked after a kill. unproven: run it without its proof, which writes outside the tree only and
-    takes a second each time. gits: inject into the gits that it starts, too. also: another whole state.
+    takes a second each time, and without its look at other processes. gits: inject into the gits that it starts, too.
+    also: another whole state.
     """
 
     name: str
@@ -175,6 +177,27 @@ def _cloned_or_empty(picture: Picture) -> bool:
     return not journal and ("dest/.git/HEAD" in picture or not any(path.startswith("dest/") for path in picture))
 
 
+def _installed(world: Path) -> None:
+    python = installs.environment(world / "venv", sys.executable, "--without-pip")
+    installs.unpack(installs.specimen_wheel(world / "made"), installs.site_of(python))
+    shutil.rmtree(world / "made")
+    subprocess.run([python, "-m", "compileall", "-q", installs.site_of(python)], check=True)
+
+
+def _patched(world: Path) -> None:
+    _installed(world)
+    ran = installs.run("apply", "--installed", "--tests=none", "--python", world / "venv/bin/python")
+    assert ran.code == 0, ran
+
+
+def _wheel(world: Path) -> None:
+    shutil.move(installs.specimen_wheel(world / "made"), world / WHEEL)
+    shutil.rmtree(world / "made")
+    (world / "out").mkdir()
+
+
+WHEEL = "torch_musa-2.7.1-py3-none-any.whl"
+SITE = f"venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 GIVEN = ("--stacks", str(STACKS))
 APPLY = ("apply", "--tests", "none", *GIVEN, "W/tree")
 FORK = ("apply", "--fork", "--tests", "import", *GIVEN, "W/tree")
@@ -184,6 +207,7 @@ REFRESH = ("refresh", RELEASE, "--stacks", "W/stacks", "W/tree")
 CLONE = ("apply", "--tests", "none", "--clone", "W/upstream", "--ref", "v1", *GIVEN, "W/dest")
 UNAPPLY = ("unapply", *GIVEN, "W/tree")
 RECOVER = ("recover", "W/tree")
+INSTALLED = ("--installed", "--python", "W/venv/bin/python", *GIVEN)
 
 ROWS = (
     Row("apply", APPLY, _tree),
@@ -198,6 +222,9 @@ ROWS = (
     Row("export-rpm", (*EXPORT, "rpm", "W/out"), _out("rpm", False), "out"),
     Row("export-mbox", (*EXPORT, "mbox", "W/out/stack.mbox"), _out("mbox", False), "out"),
     Row("export-quilt", (*EXPORT, "quilt", "W/out"), _out("quilt", True), "out"),
+    Row("apply-installed", ("apply", "--tests", "none", *INSTALLED), _installed, SITE, unproven=True),
+    Row("unapply-installed", ("unapply", *INSTALLED), _patched, SITE, unproven=True),
+    Row("wheel", ("wheel", *GIVEN, f"W/{WHEEL}", "W/out"), _wheel, "out"),
     Row("commit", (*COMMIT, "W/tree"), _repository, gits=True),
     Row("commit-branch", (*COMMIT, "--branch", "topic", "W/tree"), _repository, gits=True),
     Row("clone", CLONE, _upstream, "dest", also=_cloned_or_empty),
