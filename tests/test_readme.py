@@ -144,10 +144,14 @@ def test_the_text_for_arch_leads_to_the_pinned_bytes(tmp_path: Path) -> None:
 
 
 def test_the_text_for_a_container_is_one_command_of_ours() -> None:
-    copied, command = TEXTS["docker"].splitlines()
-    folder = copied.split(" ")[-1]
-    words = command.removeprefix(f"RUN python3 {folder}/apply.py ").split(" ")
-    assert cli.parse(words) == ("apply", "/opt/torch_musa", {"tests": "import"})
+    wanted = {
+        "docker": ("apply", "/opt/torch_musa", {"tests": "import"}),
+        "docker-installed": ("apply", "", {"installed": ""}),
+    }
+    for name, parsed in wanted.items():
+        copied, command = TEXTS[name].splitlines()
+        ours = command.partition(f"python3 {copied.split(' ')[-1]}/apply.py ")[2]
+        assert cli.parse(ours.split(" ")) == parsed, name
 
 
 def test_the_commands_for_an_installed_package_and_a_wheel_run(tmp_path: Path) -> None:
