@@ -93,6 +93,10 @@ def parse(argv: list[str]) -> Parsed:
         if f"{option}=" in known and not value:
             raise Usage(f"{name}: --{option} has an empty value", help_tip)
         _check_value(option, value, f"--{option}")
+    if "installed" not in options:
+        for option in ("python", "owner"):
+            if option in options:
+                raise Usage(f"{name}: --{option} goes with --installed only", help_tip)
     wanted = () if "installed" in options else VERBS[name].arguments
     if "help" not in options and len(rest) != len(wanted):
         expected = f"one {wanted[0]}" if len(wanted) == 1 else " and ".join(wanted) or "no argument"

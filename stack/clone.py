@@ -18,6 +18,7 @@ from stack.journal import CLONE, clone_tip
 from stack.outcome import Outcome
 from stack.paths import JOURNAL
 from stack.transaction import shielded
+from stack.tree import stands
 
 _SCHEMES = ("file", "git", "http", "https", "ssh")
 # Unspecified, not unset: git dies of an unset working-tree-encoding (git manual, gitattributes).
@@ -76,7 +77,7 @@ def _claim(dest: str) -> bool:
     except OSError as error:
         raise Environment(f"{dest}: cannot be made: {error.strerror}") from error
     try:
-        if os.path.lexists(f"{dest}/{JOURNAL}/{CLONE}"):
+        if stands(f"{dest}/{JOURNAL}/{CLONE}"):
             raise Refused(f"{dest}: a clone was cut off here, or is still at work", clone_tip(dest))
         if os.listdir(dest):
             raise Refused(f"{dest}: is not empty", "Name a directory that is not there yet, or an empty one.")

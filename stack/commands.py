@@ -35,10 +35,16 @@ Prove = Callable[[Tree, Mapping[str, Entry], State, Plan], Proof]
 
 
 class Written(NamedTuple):
-    """What a Writer did beyond the files: lines for the message, and what JSON has in `data`."""
+    """What a Writer did beyond the files: lines for the message, what JSON has in `data`, and whether that was all."""
 
     message: str = ""
     data: Mapping[str, Any] = {}
+    repaired: bool = False
+
+    @property
+    def already(self) -> str:
+        """What is said where the files were as asked for before."""
+        return f"already so, {'but not all that belongs to it' if self.repaired else 'nothing was changed'}"
 
 
 class Writer:
@@ -142,7 +148,7 @@ def _applied(tree: Tree, state: State, plan: Plan, dry: bool, proof: Proof | Non
     message = _what_was_done(tree, state, plan, name, state.total - state.applied)
     if state.standing is Standing.APPLIED:
         name = "already applied"
-        message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+        message = f"{tree.root}: {headline(state)}: {written.already}"
     message = f"{message}\n{written.message}" if written.message else message
     if not dry:
         state = state._replace(standing=Standing.APPLIED, applied=state.total)
@@ -183,7 +189,7 @@ def unapply(root: str, store: Store, writer: Writer | None = None) -> Outcome:
         message = _what_was_done(tree, state, plan, name, state.applied)
         if state.standing is Standing.PRISTINE:
             name = "already unapplied"
-            message = f"{tree.root}: {headline(state)}: already so, nothing was changed"
+            message = f"{tree.root}: {headline(state)}: {written.already}"
         message = f"{message}\n{written.message}" if written.message else message
         state = state._replace(standing=Standing.PRISTINE, applied=0)
         claims = (_by_digest(state, "base"),)
@@ -280,8 +286,8 @@ def _interrupted_tip(tree: Tree) -> str:
     from shlex import quote
 
     return (
-        "A run was cut off here, and the files are not yet as they were. This puts them right, and so do "
-        f"apply and unapply before their own work: apply.py recover {quote(tree.root)}"
+        "A run was cut off here. This puts right what it left, and so do apply and unapply before their own work: "
+        f"apply.py recover {quote(tree.root)}"
     )
 
 

@@ -66,10 +66,10 @@ def _fixed_or_drifted(state: State, found: Mapping[str, Found]) -> State:
     if reading.error:
         return state._replace(note=f"{INIT} cannot be read as Python: {reading.error}")
     if reading.reexport_line is None and reading.forwarder_line is not None:
-        note = f"no re-export of the flag, and it is forwarded at line {reading.forwarder_line} (by source reading)"
-        return state._replace(
-            standing=Standing.FIXED, note=f"{note}, by upstream or by a stack that is not one of these"
+        note = (
+            f"no re-export of the flag, and it is forwarded at line {reading.forwarder_line}, by upstream or by a stack"
         )
+        return state._replace(standing=Standing.FIXED, note=f"{note} that is not one of these (by source reading)")
     if reading.reexport_line is None:
         return state._replace(note=f"{INIT} does not re-export the flag (by source reading)")
     return state._replace(note=f"the defect is in: {INIT}:{reading.reexport_line} re-exports the flag")

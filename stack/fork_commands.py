@@ -55,7 +55,7 @@ def _meaning(tree: Tree, entries: Mapping[str, Entry], state: State) -> list[str
     pinned = timeline(state.release)[LAZY_INIT][0].blob or ""
     old = history.blob(tree.root, pinned)
     if old is None:
-        return [f"  the tree's git history does not have the pinned file (blob {pinned[:12]}) to compare with"]
+        return [f"  no git history here has the pinned file (blob {pinned[:12]}) to compare with"]
     lines = history.difference_in_meaning(old, entry.data)
     if lines is None:
         return ["  it cannot be read as Python"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stack.errors import Environment, Refused, Usage
 from stack.gitrun import Git, alone, asking_user
 from stack.state import Standing, State
-from stack.tree import Entry, Kind, Tree
+from stack.tree import Entry, Kind, Tree, stands
 
 # What git leaves in its directory while an operation waits to be continued (git manual, gitrepository-layout).
 _UNDER_WAY = {
@@ -73,7 +73,7 @@ def _no_work_tree(tree: Tree, error: str) -> Refused | Environment:
 def check_idle(place: Place, tree: Tree) -> None:
     """Raise Refused while an operation of git waits to be continued."""
     for name, what in _UNDER_WAY.items():
-        if os.path.lexists(os.path.join(place.git_dir, name)):
+        if stands(os.path.join(place.git_dir, name)):
             raise Refused(
                 f"{tree.root}: a {what} is in progress ({name})",
                 f"Finish or abort it first: git -C {quote(tree.root)} status tells how.",
@@ -82,7 +82,7 @@ def check_idle(place: Place, tree: Tree) -> None:
 
 def check_lock(place: Place) -> None:
     """Raise Environment when another git holds the index."""
-    if os.path.lexists(f"{place.index_file}.lock"):
+    if stands(f"{place.index_file}.lock"):
         raise Environment(
             f"{place.root}: another git is at work here: {place.index_file}.lock exists",
             "Wait for it. If none is, a git was cut off: remove that file, then run the command again.",

@@ -66,7 +66,7 @@ def _version_hint(tree: Tree) -> list[str]:
     if entry.kind is not Kind.FILE:
         return []
     text = entry.data[:40].decode("ascii", "backslashreplace").split("\n")[0].strip()
-    return [f"  version.txt says {text!r}, which identifies no release"]
+    return [f"  version.txt says {text!r}; the bytes are those of no known release"]
 
 
 def _tip(state: State, tree: Tree) -> str:

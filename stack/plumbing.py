@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from stack.errors import Environment, Refused, Usage
 from stack.scratch import scratch_folder
+from stack.tree import stands
 
 _UNFINISHED = {
     "rebase-merge": "a rebase",
@@ -80,7 +81,7 @@ def open_repository(root: str) -> Repository:
     Raises Usage when there is none, Refused for one without a commit or of another kind than SHA-1.
     """
     inner = os.path.join(root, ".git")
-    directory = inner if os.path.lexists(inner) else root
+    directory = inner if stands(inner) else root
     # An explicit GIT_DIR: no search in the directories above, where another repository may be.
     git = Git(os.path.abspath(root), environment(GIT_DIR=os.path.abspath(directory)))
     try:
@@ -109,7 +110,7 @@ def resolve(repository: Repository, name: str) -> str:
 
 def unfinished(repository: Repository) -> str:
     """Name the operation that the repository is in the middle of, or return an empty text."""
-    found = (what for name, what in _UNFINISHED.items() if os.path.lexists(f"{repository.directory}/{name}"))
+    found = (what for name, what in _UNFINISHED.items() if stands(f"{repository.directory}/{name}"))
     return next(found, "")
 
 
@@ -135,7 +136,7 @@ def clean_head(root: str) -> str:
 
     The index is read from a copy and files are compared as bytes: no filter, no line-end setting, no monitor runs.
     """
-    if not os.path.lexists(os.path.join(root, ".git")):
+    if not stands(os.path.join(root, ".git")):
         return ""
     import shutil
 

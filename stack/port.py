@@ -26,7 +26,7 @@ from stack.state import INIT, LAZY_INIT, Standing, identify
 from stack.store import Release, Store
 from stack.sums import with_sums
 from stack.transaction import commit
-from stack.tree import Entry, Kind, Tree
+from stack.tree import Entry, Kind, Tree, stands
 
 ProvePort = Callable[[str, str, Mapping[str, bytes]], Proof]
 """Proves a new stack: the tree's root, the release, and the stack's files by label. Without the stack the tree must be
@@ -136,8 +136,6 @@ def _check_lazy_init(root: str, entry: Entry, store: Store, accept: str | None) 
 
 def _about(root: str, work: Work, source: Release, files: Mapping[str, bytes]) -> tuple[bytes, list[str]]:
     """Return release.json, and what a person must fill in or check in it."""
-    import os
-
     look = []
     commit_id = clean_head(root) or UNKNOWN_COMMIT
     if commit_id == UNKNOWN_COMMIT:
@@ -148,7 +146,7 @@ def _about(root: str, work: Work, source: Release, files: Mapping[str, bytes]) -
         torch = str(source.about["torch"])
         look.append(f"release.json: torch is that of {source.name}: {INIT} has no TORCH_MIN_VERSION")
     patches = [parse_patch(data, label) for label, data in files.items() if label.endswith(".patch")]
-    above = {folder for path in created(patches) for folder in parents(path) if os.path.isdir(f"{root}/{folder}")}
+    above = {folder for path in created(patches) for folder in parents(path) if stands(f"{root}/{folder}")}
     look.append(f"release.json: fixed_in is that of {source.name}: {source.about['fixed_in']}")
     about: dict[str, Any] = {
         "upstream_commit": commit_id,

@@ -16,7 +16,7 @@ from stack.paths import JOURNAL, check_path, check_twins
 from stack.pins import parse_pins
 from stack.series import parse_series
 from stack.tree import MOST_LINES as MOST_LINES_OF_FILES
-from stack.tree import Kind, Tree
+from stack.tree import Kind, Tree, stands
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-")
 _HEX = frozenset("0123456789abcdef")
@@ -175,7 +175,7 @@ class Store:
     def releases(self) -> tuple[Release, ...]:
         """All releases, oldest version first; raise Usage when the folder has none, Environment for one that a run
         is writing, or was cut off from writing (port, refresh): it may hold the one half of a stack."""
-        if os.path.lexists(f"{self.stacks}/{JOURNAL}"):
+        if stands(f"{self.stacks}/{JOURNAL}"):
             from shlex import quote
 
             raise Environment(

@@ -180,7 +180,7 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
     many = len(plan.steps) > MANY
     for number, step in enumerate(plan.steps):
         if step.after is not None:
-            _write(handle, f"{number}.new", step.after, step.like or step.before, sync=not many)
+            _write(handle, f"{number}.new", step.after, step.like or step.before, not many, f"{tree.root}/{step.path}")
         if step.before.kind is Kind.FILE:
             with _folder(tree, step.path) as (folder, name):
                 os.link(
@@ -218,8 +218,8 @@ def _sync(handle: int, name: str) -> None:
         close(descriptor)
 
 
-def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True) -> None:
-    """Write a staged file with the mode and the owner of the file that it replaces, or shall be like."""
+def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True, path: str = "") -> None:
+    """Write a staged file with the mode and the owner of the file at path, which it replaces or shall be like."""
     descriptor = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=handle)
     try:
         view = memoryview(file.data)
@@ -228,12 +228,22 @@ def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = 
         if like is not None and like.kind is Kind.FILE:
             now = os.fstat(descriptor)
             if (now.st_uid, now.st_gid) != (like.uid, like.gid):
-                os.fchown(descriptor, like.uid, like.gid)
+                _own(descriptor, like, path)
             os.fchmod(descriptor, _mode(like, file.executable))
         if sync:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _own(descriptor: int, like: Entry, path: str) -> None:
+    try:
+        os.fchown(descriptor, like.uid, like.gid)
+    except PermissionError as error:
+        raise Environment(
+            f"{path}: belongs to user {like.uid} and group {like.gid}, and you may not give a new file to them",
+            "Run it as that user, a member of that group, or as root.",
+        ) from error
 
 
 def _mode(like: Entry, executable: bool) -> int:

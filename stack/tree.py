@@ -125,6 +125,20 @@ class Tree:
         return Entry(Kind.ABSENT)
 
 
+def stands(path: str) -> bool:
+    """Whether anything stands at a path, a dangling link included.
+
+    Unlike os.path.lexists, which takes every error for no, raises Environment where that cannot be told.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Environment(f"{path}: cannot be looked at: {error.strerror}") from error
+    return True
+
+
 def close(handle: int) -> None:
     """Close a descriptor through which nothing was written: that it fails means nothing."""
     with contextlib.suppress(OSError):

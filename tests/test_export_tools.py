@@ -149,7 +149,7 @@ def test_a_newer_export_refuses_what_gbp_has_rewritten_until_it_is_removed(tmp_p
 
 def spec_lines(text: str) -> tuple[str, str]:
     """Return the lines for the preamble of a spec, and those for %prep."""
-    preamble, prep = re.split(r"\n\n(?=%autosetup)", text)
+    preamble, prep = text.split("\n\n# In %%prep:\n")
     return preamble, prep
 
 

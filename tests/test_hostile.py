@@ -486,7 +486,7 @@ def test_the_trees_own_git_configuration_runs_nothing(
             return real(argv, **more)  # type: ignore[call-overload]
 
         monkeypatch.setattr(subprocess, "run", old_git)
-        with pytest.raises(StackError, match="does not have the pinned file"):
+        with pytest.raises(StackError, match="no git history here has the pinned file"):
             commands.apply(str(specimen), Store(str(STACKS)), commands.How())
     assert not pwned.exists()
 

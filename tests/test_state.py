@@ -260,7 +260,7 @@ def test_the_hint_of_version_txt_is_shown_as_a_hint(specimen: Path, run_cli: Run
     (specimen / "version.txt").write_bytes(b"9.9\xff\x1b[31m\n")
     (specimen / INIT).write_bytes(b"x\n")
     ran = run_cli("apply", specimen)
-    assert "version.txt says" in ran.stderr and "identifies no release" in ran.stderr and "\x1b" not in ran.stderr
+    assert "version.txt says" in ran.stderr and "of no known release" in ran.stderr and "\x1b" not in ran.stderr
 
 
 def test_two_stacks_for_one_base_need_a_name(specimen: Path, tmp_path: Path, run_cli: RunCli) -> None:

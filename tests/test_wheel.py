@@ -333,21 +333,30 @@ def test_a_file_name_that_does_not_fit_is_refused(wheel: Path, name: str, code: 
 def test_what_cannot_be_read_or_written_is_told(wheel: Path, tmp_path: Path) -> None:
     for words, code, said in (
         ((tmp_path / "none.whl", out(wheel)), 2, "is no file"),
-        ((wheel, tmp_path / "none"), 2, "is not a directory"),
+        ((wheel, tmp_path / "none" / "out"), 2, "cannot be made"),
         ((wheel,), 2, "expected WHEEL and OUT, got 1"),
     ):
         ran = run("wheel", *words)
         assert ran.code == code and said in ran.stderr
     ran = run("wheel", wheel, out(wheel), env={"SOURCE_DATE_EPOCH": "soon"})
     assert ran.code == 2 and "is no count of seconds" in ran.stderr
-    ran = run_apart("wheel", wheel, out(wheel), env={"PYTHONPATH": _without_library(tmp_path)})
-    assert ran.code == 4 and "the library wheel cannot be imported" in ran.stderr and "wheel.txt" in ran.stderr
 
 
-def _without_library(folder: Path) -> str:
-    (folder / "block").mkdir()
-    (folder / "block" / "wheel.py").write_text("raise ModuleNotFoundError('No module named wheel')\n")
-    return str(folder / "block")
+@pytest.mark.parametrize("library", ["wheel", "packaging"])
+def test_a_library_that_is_missing_is_named_with_the_way_to_get_it(wheel: Path, tmp_path: Path, library: str) -> None:
+    (tmp_path / "block").mkdir()
+    (tmp_path / "block" / f"{library}.py").write_text(f"raise ModuleNotFoundError('No module named {library}')\n")
+    ran = run_apart("wheel", wheel, out(wheel), env={"PYTHONPATH": str(tmp_path / "block")})
+    assert ran.code == 4 and f"No module named {library}" in ran.stderr and f"python3-{library}" in ran.stderr
+    assert list(out(wheel).iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_made_and_goes_again_on_a_failure(wheel: Path, tmp_path: Path) -> None:
+    with patch("stack.wheel.command.check_whole", side_effect=OSError(5, "Input/output error")):
+        assert run("wheel", wheel, tmp_path / "new").code == 4
+    assert not (tmp_path / "new").exists()
+    assert run("wheel", wheel, tmp_path / "new").code == 0
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [NEW_NAME]
 
 
 def test_a_full_disk_leaves_nothing(stored: Path, tmp_path: Path) -> None:

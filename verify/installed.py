@@ -19,7 +19,7 @@ from stack.installed.find import Installed
 from stack.message import headline
 from stack.outcome import Claim, Outcome
 from stack.plan import Plan
-from stack.state import INIT, State
+from stack.state import INIT, Standing, State
 from stack.store import Store
 from stack.tree import Entry, Kind, Tree
 from verify import child
@@ -82,7 +82,9 @@ def status(store: Store, options: Mapping[str, str]) -> Outcome:
     bytes_fixed = _bytes_fixed(installed)
     how = f"by import of the real module, {_versions(look)}" if look.seen else "by an import that was tried"
     known = outcome.state is not None and outcome.state.pinned
-    what = f"{'fixed' if bytes_fixed else 'not fixed'}: {headline(outcome.state) if outcome.state else ''}"
+    what = headline(outcome.state).removesuffix(" (by source reading)") if outcome.state else ""
+    if outcome.state is None or outcome.state.standing is not Standing.FIXED:
+        what = f"{'fixed' if bytes_fixed else 'not fixed'}: {what}"
     claims = [
         Claim(f"the files: {what}", "by digest" if known else "by source reading"),
         Claim(f"the module that is imported: {look.live.value}: {look.why}", how),
@@ -91,7 +93,7 @@ def status(store: Store, options: Mapping[str, str]) -> Outcome:
     if disagreement:
         claims.append(Claim(f"the files and the module disagree: {disagreement}", "by comparing the two"))
     live = {"live": look.live.value, "why": look.why, "seen": dict(look.seen), "disagreement": disagreement}
-    tip = outcome.tip or _tip(installed, look, bytes_fixed)
+    tip = outcome.tip or _tip(installed, look, bytes_fixed, outcome)
     message = f"{outcome.message}\n{command.RESTART}" if bytes_fixed else outcome.message
     return outcome._replace(message=message, tip=tip, claims=tuple(claims), data={**outcome.data, "live": live})
 
@@ -141,14 +143,18 @@ def _disagreement(installed: Installed, look: Look, bytes_fixed: bool) -> str:
     return "what runs is not what these files say: stale bytecode, or code that changes the module when it is imported"
 
 
-def _tip(installed: Installed, look: Look, bytes_fixed: bool) -> str:
+def _tip(installed: Installed, look: Look, bytes_fixed: bool, outcome: Outcome) -> str:
     words = f"apply.py apply --installed --python {quote(installed.python)}"
     if look.live is Live.SHADOWED:
         return (
             "Remove what sets torch.musa._initialized (a sitecustomize, a .pth file, a plugin): it hides the real flag."
         )
+    state = outcome.state
+    if not bytes_fixed and state is not None and not state.pinned:
+        whole = f"It is a source tree: apply.py status {quote(installed.site)}"
+        return whole if installed.editable else command.tip_for(state)
     if not bytes_fixed:
         return f"To put the fix in: {words}"
-    if look.live is Live.BROKEN:
-        return f"To put stale bytecode right: {words}"
+    if look.live is Live.BROKEN or outcome.data["amiss"]:
+        return f"To put what goes with the files right: {words}"
     return ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 
 from stack.errors import Environment, Exit, Malformed, Usage
 from stack.export import debian, mbox, quilt, rpm
@@ -12,6 +11,7 @@ from stack.export.draft import Ask, Draft, Once
 from stack.journal import recover
 from stack.lock import locked
 from stack.outcome import Outcome
+from stack.outfolder import out_folder
 from stack.paths import check_path
 from stack.plan import Plan
 from stack.quilt import applied
@@ -35,7 +35,10 @@ def export(form: str, out: str, store: Store, options: Mapping[str, str]) -> Out
     release = store.release(options["release"])
     release.patches  # noqa: B018 - a broken stack is told of before anything is made
     folder, name = _split(out) if form == "mbox" else (out, "")
-    with _opened(folder, form == "rpm" or (form == "quilt" and "pc" not in options)) as tree, locked(tree) as have_lock:
+    with (
+        out_folder(folder, form == "rpm" or (form == "quilt" and "pc" not in options)) as tree,
+        locked(tree) as have_lock,
+    ):
         recover(tree, have_lock)
         ask = Ask(Once(tree), store, release, name, "pc" in options)
         draft = FORMS[form](ask)
@@ -53,32 +56,6 @@ def _split(out: str) -> tuple[str, str]:
         return folder or ".", check_path(name, out)
     except Malformed as error:
         raise Usage(f"{error}", "Name the file to write.") from error
-
-
-@contextmanager
-def _opened(out: str, make: bool) -> Iterator[Tree]:
-    """Open OUT; where it may be and is absent, make it, and take it away again when nothing comes of it."""
-    made = make and _made(out)
-    try:
-        with Tree(out) as tree:
-            yield tree
-    except BaseException:
-        if made:
-            with suppress(OSError):  # a journal that is left keeps it
-                os.rmdir(out)
-        raise
-
-
-def _made(out: str) -> bool:
-    try:
-        os.mkdir(out)
-    except FileExistsError:
-        return False
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise Usage(f"{out}: cannot be made: {error.strerror}", "The folder that holds it must be there.") from error
-    except OSError as error:
-        raise Environment(f"{out}: cannot be made: {error.strerror}") from error
-    return True
 
 
 def _check_release(ask: Ask) -> None:

@@ -37,4 +37,4 @@ def _lines(patches: tuple[Patch, ...], named: tuple[str, ...]) -> bytes:
         # A macro is expanded in a comment too.
         rows += [f"# {text}".replace("%", "%%") for text in (header.subject, *status)]
         rows.append(f"Patch{number}: {name}")
-    return "\n".join([*rows, "", "%autosetup -p1", ""]).encode()
+    return "\n".join([*rows, "", "# In %%prep:", "%autosetup -p1", ""]).encode()

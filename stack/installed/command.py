@@ -6,10 +6,11 @@ the patches in reverse, checked against the pins of the release.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from stack import commands
 from stack.commands import How, Prove, Writer, Written
@@ -32,6 +33,15 @@ _REINSTALL = "Install the release anew, then run the command again: pip install 
 
 MakeProve = Callable[[Installed], "Prove | None"]
 """Makes the proof for what was found: verify has it, which is a floor above."""
+
+
+class Follow(NamedTuple):
+    """What follows from a plan: the touched files as they shall be, their bytecode, RECORD's step, and what is told."""
+
+    images: Mapping[str, File | None]
+    renewal: bytecode.Renewal
+    listed: tuple[Step, ...]
+    told: list[str]
 
 
 class InstalledWriter(Writer):
@@ -61,21 +71,24 @@ class InstalledWriter(Writer):
 
     def write(self, tree: Tree, state: State, entries: Mapping[str, Entry], plan: Plan) -> Written:
         """Make the plan true, read it again, and tell what else was changed with it."""
-        notes = [self._notes]
-        after = {path: File(entry.data, entry.executable) for path, entry in entries.items() if entry.kind is Kind.FILE}
-        images: dict[str, File | None] = {**after, **{step.path: step.after for step in plan.steps}}
-        renewal = self._bytecode(tree, images, plan)
-        listed, told = self._record_steps(tree, plan, images, renewal)
-        whole = Plan(
-            (*plan.steps, *renewal.steps, *listed), plan.kept | {f"{one}/__pycache__" for one in _folders(images)}
-        )
+        images, renewal, listed, told = self.follow(tree, entries, plan)
+        kept = plan.kept | {f"{one}/__pycache__" for one in _folders(images)}
+        whole = Plan((*plan.steps, *renewal.steps, *listed), kept)
         commit(tree, whole)
         _confirm(tree, whole)
-        notes += [*told, *(f"  {note}" for note in renewal.notes)]
+        notes = [self._notes, *told, *(f"  {note}" for note in renewal.notes)]
         if renewal.steps:
             notes.append(f"  bytecode replaced: {len(renewal.steps)} files")
         notes += [RESTART] if plan.steps else []
-        return Written("\n".join(filter(None, notes)), {"installed": self.installed._asdict()})
+        more = whole.steps and not plan.steps
+        return Written("\n".join(filter(None, notes)), {"installed": self.installed._asdict()}, bool(more))
+
+    def follow(self, tree: Tree, entries: Mapping[str, Entry], plan: Plan) -> Follow:
+        """Return what a plan, or an empty one, asks of the bytecode and of RECORD."""
+        after = {path: File(entry.data, entry.executable) for path, entry in entries.items() if entry.kind is Kind.FILE}
+        images: dict[str, File | None] = {**after, **{step.path: step.after for step in plan.steps}}
+        renewal = self._bytecode(tree, images, plan)
+        return Follow(images, renewal, *self._record_steps(tree, plan, images, renewal))
 
     def _record(self) -> list[str]:
         return [f"{self.installed.metadata}/RECORD"] if self.installed.metadata else []
@@ -97,7 +110,7 @@ class InstalledWriter(Writer):
                 return _record_step(path, before, plan, images, renewal)
             if before.kind is not Kind.ABSENT:
                 raise Refused(f"{tree.root}/{path}: is a {before.kind.value}", _REINSTALL)
-        return (), ["  there is no RECORD whose digests could be kept right (pip alone writes one)"]
+        return (), ["  there is no RECORD whose digests could be kept right"]
 
 
 def _folders(images: Mapping[str, object]) -> set[str]:
@@ -149,21 +162,17 @@ def left_out_note(state: State) -> str:
     return f"  {text}" if text else ""
 
 
-def check_options(options: Mapping[str, str]) -> None:
-    """Raise Usage for options that do not go with --installed, or not without it."""
-    if "installed" not in options:
-        for name in ("python", "owner"):
-            if name in options:
-                raise Usage(f"--{name} goes with --installed only")
-    for name in _STRANGERS:
-        if name in options and "installed" in options:
-            raise Usage(f"--{name} does not go with --installed", "It is for source trees: apply.py apply TREE.")
-
-
 def locate(options: Mapping[str, str]) -> Installed:
-    """Return the torch_musa of the interpreter that the options name, or of this one."""
-    check_options(options)
-    return find(options.get("python", sys.executable))
+    """Return the torch_musa of the interpreter that the options name, or of this one.
+
+    Raises Usage for options that are for source trees.
+    """
+    for name in _STRANGERS:
+        if name in options:
+            raise Usage(f"--{name} does not go with --installed", "It is for source trees: apply.py apply TREE.")
+    python = options.get("python", sys.executable)
+    # A name alone is looked for in $PATH; a path is the caller's, and children run elsewhere.
+    return find(os.path.abspath(python) if "/" in python else python)
 
 
 def store_for(installed: Installed, store: Store) -> Store:
@@ -189,8 +198,23 @@ def unapply(store: Store, options: Mapping[str, str]) -> Outcome:
 
 
 def status(installed: Installed, store: Store) -> Outcome:
-    """Name the state of the installed package by its bytes."""
-    return _done(installed, store, lambda view: commands.status(installed.site, view))
+    """Name the state of the installed package by its bytes, and what does not go with them."""
+    outcome = _done(installed, store, lambda view: commands.status(installed.site, view))
+    amiss = _amiss(installed, store)
+    message = "\n".join([outcome.message, *(f"  {line}" for line in amiss)])
+    return outcome._replace(message=message, data={**outcome.data, "amiss": amiss})
+
+
+def _amiss(installed: Installed, store: Store) -> list[str]:
+    """Return what an apply or unapply would put right beside the files."""
+    writer = InstalledWriter(installed, None, "status")
+    try:
+        with Tree(installed.site) as tree:
+            follow = writer.follow(tree, tree.read_all(store_for(installed, store).paths), Plan(()))
+    except StackError as error:
+        return [str(error)]
+    stale = [f"{step.path}: is bytecode of another source, and is taken unchecked" for step in follow.renewal.steps]
+    return [*stale, *(line.strip() for line in follow.told if "rows changed" not in line)]
 
 
 def _done(installed: Installed, store: Store, run: Callable[[Store], Outcome]) -> Outcome:
@@ -213,11 +237,12 @@ def _told(installed: Installed, view: Store, error: Refused) -> StackError:
             return error
     message = f"{installed.describe()}\n{error}"
     if installed.version:
-        message += f"\n  its metadata says version {installed.version!r}, which identifies no release"
-    return Refused(message, _tip(state), error.data)
+        message += f"\n  its metadata says version {installed.version!r}; the bytes are those of no known release"
+    return Refused(message, tip_for(state), error.data)
 
 
-def _tip(state: State) -> str:
+def tip_for(state: State) -> str:
+    """Return what to do about an installed package that is refused in this state."""
     kinds = {one.kind for one in state.files if not one.spans}
     if state.standing is Standing.FIXED:
         return "No stack of this folder is in. If one of your own is, name its folder: --stacks DIR."

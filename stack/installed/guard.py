@@ -75,7 +75,9 @@ def check_owner(installed: Installed, path: str, stated: str | None) -> str:
     """
     owners, notes = _owners(installed, f"{installed.site}/{path}")
     if not owners and stated is not None:
-        raise Usage(f"--owner {stated}: no package manager here says that it owns {installed.package}")
+        raise Usage(
+            f"--owner {stated}: no package manager here says that it owns {installed.package}", "Leave --owner out."
+        )
     for owner in owners:
         if stated is None:
             raise Refused(
@@ -84,7 +86,10 @@ def check_owner(installed: Installed, path: str, stated: str | None) -> str:
                 f"lasts until the package is upgraded: --owner {owner.package}",
             )
         if stated != owner.package:
-            raise Usage(f"--owner {stated}: {installed.package} is a part of {owner.package} ({owner.manager})")
+            raise Usage(
+                f"--owner {stated}: {installed.package} is a part of {owner.package} ({owner.manager})",
+                f"If you mean that one: --owner {owner.package}",
+            )
         notes.append(f"the next upgrade of the package {owner.package} ({owner.manager}) takes the fix away")
     return "\n".join(f"  {note}" for note in notes)
 

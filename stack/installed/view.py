@@ -71,4 +71,4 @@ class PackageStore(Store):
 def left_out(release: Release | None) -> str:
     """Return the sentence on the patches that an installed package has no files for, or an empty text."""
     names = release.left_out if isinstance(release, PackageRelease) else ()
-    return f"left out, since an installed package has no such files: {', '.join(names)}" if names else ""
+    return f"left out, since there are no such files here: {', '.join(names)}" if names else ""

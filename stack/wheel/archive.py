@@ -28,6 +28,11 @@ def check_members(members: Iterable[ZipInfo], size: int, where: str) -> None:
         problem = _problem(one)
         if problem:
             raise Refused(f"{where}: {one.orig_filename[:200]!r}: {problem}", "No wheel is made like this: look at it.")
+        if one.orig_filename.endswith(_SIGNATURES):
+            raise Refused(
+                f"{where}: {one.orig_filename}: is a signature, which a changed wheel would break",
+                "Patch the wheel as it was before it was signed, and sign the new one.",
+            )
     _check_names([one.filename for one in listed], where)
     total = sum(one.file_size for one in listed)
     if total > min(MOST_BYTES, MOST_RATIO * size + _FREE):
@@ -50,8 +55,6 @@ def _problem(one: ZipInfo) -> str:
     kind = stat.S_IFMT(one.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) != name.endswith("/") and kind:
         return "is a symbolic link or another special file"
-    if name.endswith(_SIGNATURES):
-        return "is a signature, which a changed wheel would break"
     return ""
 
 

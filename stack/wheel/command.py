@@ -14,6 +14,7 @@ from stack.journal import recover
 from stack.lock import locked
 from stack.message import differences, headline
 from stack.outcome import Claim, Outcome
+from stack.outfolder import out_folder
 from stack.paths import JOURNAL
 from stack.plan import plan_apply
 from stack.state import Standing, State, identify
@@ -29,7 +30,7 @@ def wheel(path: str, out: str, store: Store) -> Outcome:
     """Write the patched wheel of the wheel at path into the folder out. Raises StackError; out is then as it was."""
     view, name = PackageStore(store.stacks), os.path.basename(path)
     epoch()  # a setting that is none is told before any work
-    with opened(path) as found, Tree(out) as folder:
+    with opened(path) as found:
         with readable(name):
             entries = entries_of(found, view.paths)
         state = identify(view, entries)
@@ -40,7 +41,7 @@ def wheel(path: str, out: str, store: Store) -> Outcome:
             raise _unknown(name, state)
         with readable(name):
             changed = changed_members(found, plan_apply(state, entries), name)
-        with locked(folder) as have_lock:
+        with out_folder(out, make=True) as folder, locked(folder) as have_lock:
             recover(folder, have_lock)
             return _write(found, changed, folder, state)
 

@@ -51,10 +51,12 @@ class Wheel(NamedTuple):
 def opened(path: str) -> Iterator[Wheel]:
     """Open a wheel whose archive and list of files are sound; raise StackError, naming the file, for another."""
     try:
+        import packaging.utils  # noqa: F401 - the names of wheels (stack.wheel.names)
         from wheel.wheelfile import WheelFile
     except ModuleNotFoundError as error:
         raise Environment(
-            f"the library wheel cannot be imported: {error}", "pip install -r requirements/wheel.txt"
+            f"the libraries wheel and packaging are needed: {error}",
+            "apt install python3-wheel python3-packaging, or pip install wheel packaging",
         ) from error
     name = os.path.basename(path)
     if not os.path.isfile(path):
