@@ -16,7 +16,7 @@ from stack.message import describe, headline, refusal
 from stack.outcome import Claim, Outcome
 from stack.paths import JOURNAL
 from stack.plan import Plan, Step, plan_apply, plan_unapply
-from stack.state import Standing, State, check_believed, identify
+from stack.state import INIT, Standing, State, check_believed, identify
 from stack.store import Store
 from stack.transaction import commit
 from stack.tree import Entry, Kind, Tree
@@ -210,14 +210,17 @@ def _unapply_from_fork(tree: Tree, entries: Mapping[str, Entry], state: State, w
 
 def recover(root: str) -> Outcome:
     """Put right what a run has left in a tree or a stacks folder that was cut off, and do nothing else."""
+    from shlex import quote
+
     from stack.scratch import sweep
 
     with Tree(root) as tree, locked(tree) as have_lock:
         done = settle(tree, have_lock)
+        tip = f"apply.py status {quote(root)} tells its state." if done and tree.read(INIT).kind is Kind.FILE else ""
     sweep()
     if done:
         message = f"{root}: a run was cut off here: what it had left was put right"
-        return Outcome("recover", Exit.DONE, "put right", message, "", root)
+        return Outcome("recover", Exit.DONE, "put right", message, tip, root)
     message = f"{root}: no run was cut off here: already so, nothing was changed"
     return Outcome("recover", Exit.DONE, "nothing to put right", message, "", root)
 

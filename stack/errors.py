@@ -28,7 +28,7 @@ MEANING = {
     Exit.ENVIRONMENT: "environment: lock held, tool missing, unwritable, quilt in charge",
     Exit.UNPROVEN: "verification failed; what apply wrote is restored",
     Exit.BUG: "a bug of ours",
-    Exit.INTERRUPTED: "interrupted, tree restored",
+    Exit.INTERRUPTED: "interrupted: the tree is as before, or wholly changed where all was in place already",
 }
 
 

@@ -7,9 +7,10 @@ the originals back, and a kill leaves a journal from which the next run does so.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 
 from stack.digest import sha256
@@ -179,17 +180,13 @@ def _stage(tree: Tree, handle: int, plan: Plan) -> Record:
     """Write every new file, link every original, then the record. Touches no file of the tree."""
     many = len(plan.steps) > MANY
     for number, step in enumerate(plan.steps):
-        if step.after is not None:
-            _write(handle, f"{number}.new", step.after, step.like or step.before, not many, f"{tree.root}/{step.path}")
-        if step.before.kind is Kind.FILE:
+        old = f"{number}.old" if step.before.kind is Kind.FILE else ""
+        if old:
             with _folder(tree, step.path) as (folder, name):
-                os.link(
-                    name,
-                    f"{number}.old",
-                    src_dir_fd=folder,
-                    dst_dir_fd=handle,
-                    follow_symlinks=False,
-                )
+                os.link(name, old, src_dir_fd=folder, dst_dir_fd=handle, follow_symlinks=False)
+        if step.after is not None:
+            where = f"{tree.root}/{step.path}"
+            _write(handle, f"{number}.new", step.after, step.like or step.before, not many, old, where)
     if many:
         staged = [f"{number}.new" for number, step in enumerate(plan.steps) if step.after is not None]
         for_each(lambda name: _sync(handle, name), staged)
@@ -218,8 +215,13 @@ def _sync(handle: int, name: str) -> None:
         close(descriptor)
 
 
-def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = True, path: str = "") -> None:
-    """Write a staged file with the mode and the owner of the file at path, which it replaces or shall be like."""
+def _write(
+    handle: int, name: str, file: File, like: Entry | None, sync: bool = True, old: str = "", path: str = ""
+) -> None:
+    """Write a staged file with the mode and the owner of the file that it shall be like.
+
+    old: the file that it replaces, whose extended attributes it gets; path: where that one stands, for messages.
+    """
     descriptor = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=handle)
     try:
         view = memoryview(file.data)
@@ -230,6 +232,8 @@ def _write(handle: int, name: str, file: File, like: Entry | None, sync: bool = 
             if (now.st_uid, now.st_gid) != (like.uid, like.gid):
                 _own(descriptor, like, path)
             os.fchmod(descriptor, _mode(like, file.executable))
+        if old:
+            _keep_attributes(handle, old, descriptor, path)
         if sync:
             os.fsync(descriptor)
     finally:
@@ -244,6 +248,42 @@ def _own(descriptor: int, like: Entry, path: str) -> None:
             f"{path}: belongs to user {like.uid} and group {like.gid}, and you may not give a new file to them",
             "Run it as that user, a member of that group, or as root.",
         ) from error
+
+
+def _keep_attributes(handle: int, old: str, new: int, path: str) -> None:
+    """Give a new file the extended attributes of the old one, and no others: an access control list is one (xattr(7)).
+
+    Those of the kernel's own security modules follow its policy, where they cannot be set.
+    """
+    if not hasattr(os, "listxattr"):
+        return
+    descriptor = os.open(old, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+    try:
+        for name, value in _changes(_attributes(descriptor), _attributes(new)):
+            try:
+                os.removexattr(new, name) if value is None else os.setxattr(new, name, value)
+            except OSError as error:
+                if not name.startswith("security."):
+                    raise Environment(
+                        f"{path}: its extended attribute {name} cannot be kept: {error.strerror}",
+                        "Take it off (setfattr, setfacl) if it is not needed, or run this as one who may set it.",
+                    ) from error
+    finally:
+        close(descriptor)
+
+
+def _attributes(descriptor: int) -> dict[str, bytes]:
+    try:
+        return {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return {}
+        raise
+
+
+def _changes(old: Mapping[str, bytes], new: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+    yield from ((name, None) for name in new if name not in old)
+    yield from ((name, value) for name, value in old.items() if new.get(name) != value)
 
 
 def _mode(like: Entry, executable: bool) -> int:

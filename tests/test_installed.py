@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -23,7 +24,7 @@ from stack.installed.view import PackageStore
 from stack.plan import Plan
 from stack.tree import Tree
 from tests import installs, standin_install
-from tests.conftest import INIT, LAZY_INIT, STACKS, contents, copy_specimen, snapshot
+from tests.conftest import INIT, LAZY_INIT, ROOT, STACKS, contents, copy_specimen, snapshot
 from tests.installs import clean, pip, record_faults, run, run_apart, site_of, unpack
 
 RESULT = dict(
@@ -155,8 +156,56 @@ def test_files_patched_by_hand_get_their_rows(python: Path) -> None:
         f"{path}: {what}" for path in (INIT, LAZY_INIT) for what in ("digest", "size")
     ]
     ran = run("apply", "--installed", "--tests=none", "--python", python)
-    assert ran.code == 0 and "already so" in ran.stdout and f"did not agree with {INIT} as it was" in ran.stdout
+    assert ran.code == 0 and f"did not agree with {INIT} as it was" in ran.stdout
+    assert "already so, but not all that belongs to it" in ran.stdout and "nothing was changed" not in ran.stdout
     assert record_faults(site) == []
+    again = run("apply", "--installed", "--tests=none", "--python", python)
+    assert again.code == 0 and "already so, nothing was changed" in again.stdout
+
+
+def told(*words: object) -> Any:
+    return json.loads(run(*words, "--json").stdout)
+
+
+def test_status_names_what_does_not_go_with_the_files(python: Path) -> None:
+    """Where the module cannot be imported, as on a build host, nothing else would tell of it."""
+    site = site_of(python)
+    record = site / "torch_musa-2.7.1.dist-info" / "RECORD"
+    stale = record.read_bytes()
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(site / INIT), invalidation_mode=unchecked)
+    hiding = pyc(site, INIT).read_bytes()
+    words = ("status", "--installed", "--python", python)
+    assert told(*words)["data"]["amiss"] == []
+    assert run("apply", "--installed", "--tests=none", "--python", python).code == 0
+    record.write_bytes(stale)
+    pyc(site, INIT).write_bytes(hiding)
+    before = snapshot(site)
+    seen = told(*words)
+    assert [line.partition(": ")[2] for line in seen["data"]["amiss"] if ".pyc" in line] == [
+        "is bytecode of another source, and is taken unchecked"
+    ]
+    assert sum("did not agree with" in line for line in seen["data"]["amiss"]) == 2
+    assert all(line in seen["message"] for line in seen["data"]["amiss"])
+    assert "apply --installed" in seen["tip"] and seen["exit"] == 0 and snapshot(site) == before
+    record.write_text(f"{INIT},x\n")
+    assert "RECORD:1: has 2 fields" in str(told(*words)["data"]["amiss"])
+
+
+def test_an_interpreter_by_a_relative_path_is_the_callers(python: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, ROOT / "apply.py", "status", "--stacks", STACKS, "--installed", "--python", "bin/python"]
+    done = subprocess.run(words, cwd=python.parents[1], env={**os.environ, **env}, capture_output=True, text=True)
+    assert done.returncode == 0 and "pristine" in done.stdout, done.stderr
+
+
+def test_the_tip_of_status_leads_to_no_command_that_refuses(python: Path) -> None:
+    words = ("status", "--installed", "--python", python)
+    assert "To put the fix in: apply.py apply --installed" in told(*words)["tip"]
+    with (site_of(python) / INIT).open("a") as file:
+        file.write("# ours\n")
+    tip = told(*words)["tip"]
+    assert "a fork" in tip and "apply --installed" not in tip
 
 
 def test_a_row_that_is_none_is_refused_with_its_line(python: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,6 +88,63 @@ def test_a_made_file_obeys_the_umask(specimen: Path, umask: int) -> None:
         os.umask(old)
     assert (specimen / NEW_TEST).stat().st_mode & 0o777 == 0o666 & ~umask
     assert (specimen / INIT).stat().st_mode & 0o777 == 0o644
+
+
+def acl(*entries: tuple[int, int, int]) -> bytes:
+    """Return an access control list as the kernel has it: version 2, then tag, permissions and id of each entry."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+NOBODYS = 0xFFFFFFFF
+ACCESS, DEFAULT, NOTE = "system.posix_acl_access", "system.posix_acl_default", "user.note"
+# The owner and user 1234 may read and write, the group nothing; its bits in the mode are those of the mask.
+LIST = acl((1, 6, NOBODYS), (2, 6, 1234), (4, 0, NOBODYS), (16, 6, NOBODYS), (32, 0, NOBODYS))
+
+
+def test_extended_attributes_and_access_control_lists_stay(specimen: Path) -> None:
+    os.setxattr(specimen / LAZY_INIT, ACCESS, LIST)
+    os.setxattr(specimen / LAZY_INIT, NOTE, b"ours")
+    for folder in (specimen, specimen / "torch_musa"):  # what is made there gets another list
+        os.setxattr(
+            folder, DEFAULT, acl((1, 7, NOBODYS), (2, 7, 77), (4, 5, NOBODYS), (16, 7, NOBODYS), (32, 5, NOBODYS))
+        )
+    mode = (specimen / LAZY_INIT).stat().st_mode
+    for run in (apply, unapply):
+        run(specimen)
+        assert {name: os.getxattr(specimen / LAZY_INIT, name) for name in os.listxattr(specimen / LAZY_INIT)} == {
+            ACCESS: LIST,
+            NOTE: b"ours",
+        }
+        assert (specimen / LAZY_INIT).stat().st_mode == mode
+        assert os.listxattr(specimen / INIT) == []
+
+
+def test_an_attribute_that_cannot_be_kept_is_named_and_nothing_is_changed(
+    specimen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.setxattr(specimen / INIT, NOTE, b"ours")
+    before = snapshot(specimen)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(Environment, match=rf"{INIT}: its extended attribute {NOTE} cannot be kept"):
+        apply(specimen)
+    assert snapshot(specimen) == before
+
+
+def test_a_group_that_is_not_ours_is_named_with_its_file(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(specimen / INIT, 0, 12)
+    before = snapshot(specimen)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with pytest.raises(Environment, match=rf"{INIT}: belongs to user 0 and group 12"):
+        apply(specimen)
+    assert snapshot(specimen) == before
 
 
 def test_dry_run_writes_nothing(specimen: Path, run_cli: RunCli) -> None:

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -177,6 +178,17 @@ def test_reports_are_written_whole_over_what_was_there(command: Command, tree: P
     assert ElementTree.parse(junit).getroot().attrib["failures"] == "0"
     assert html.read_text().startswith("<!DOCTYPE html>\n") and html.read_text().endswith("</html>\n")
     assert sorted(path.name for path in folder.iterdir()) == ["junit.xml", "page.html"]
+
+
+def test_a_report_into_a_device_or_a_link_leaves_it_what_it_is(command: Command, tree: Path, tmp_path: Path) -> None:
+    device, link = tmp_path / "full", tmp_path / "link"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    link.symlink_to(tmp_path / "report.xml")
+    done = command.judge(tree, "--level", "static", "--junit", device)
+    assert done.code == 4 and "No space left" in done.outcome["message"]
+    assert stat.S_ISCHR(device.lstat().st_mode)
+    assert command.judge(tree, "--level", "static", "--junit", link).code == 0
+    assert link.is_symlink() and ElementTree.parse(tmp_path / "report.xml").getroot().tag == "testsuites"
 
 
 @pytest.mark.parametrize("option", ["--junit", "--html"])

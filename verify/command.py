@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -137,9 +138,16 @@ def _write_reports(report: Report, options: Mapping[str, str]) -> None:
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Write a report beside its name, then give it the name: never half a report."""
+    """Write a report beside its name, then give it the name: never half a report.
+
+    A device, a FIFO or a link (/dev/stdout is all of these) is written to, and stays what it is.
+    """
     staged = f"{path}.{os.getpid()}.new"
     try:
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            with open(path, "wb") as file:
+                file.write(data)
+            return
         with open(staged, "xb") as file:
             file.write(data)
         os.replace(staged, path)

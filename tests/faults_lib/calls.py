@@ -23,14 +23,14 @@ CALLS = (
     *("unlink", "unlinkat", "fsync", "fdatasync", "chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown"),
     *("fchownat", "utime", "utimes", "utimensat", "truncate", "ftruncate", "fallocate", "close", "flock", "fcntl"),
     *("getdents64", "dup", "dup2", "dup3", "chdir", "fchdir", "getcwd", "statfs", "fstatfs", "sendfile"),
-    "copy_file_range",
+    *("copy_file_range", "flistxattr", "fgetxattr", "fsetxattr", "fremovexattr"),
 )
 ERRORS = ("EIO", "ENOSPC", "EACCES", "EINTR")
 KILL = "KILL"
 _LINE = re.compile(r"(\w+)\((.*)\)\s+= (.*)$", re.S)
 _WRITES = re.compile(
     r"(write|pwrite64|writev|link|linkat|symlink|symlinkat|rename\w*|mkdir\w*|rmdir|unlink\w*|f?chmod\w*|\w*chown\w*"
-    r"|utim\w+|f?truncate|fallocate|creat|fsync|fdatasync|copy_file_range|sendfile)$"
+    r"|utim\w+|f?truncate|fallocate|creat|fsync|fdatasync|copy_file_range|sendfile|f\w+xattr)$"
 )
 
 
