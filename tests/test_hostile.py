@@ -538,3 +538,35 @@ def test_a_second_name_of_a_file_keeps_its_bytes_there_and_back(place: Place, tm
     assert (tmp_path / "partner").read_bytes() == data != place.song.read_bytes()
     VERBS["unapply"](str(place.tree), Store(str(place.stacks)))
     assert (tmp_path / "partner").read_bytes() == data == place.song.read_bytes()
+
+
+SLOW = {
+    "blanks-before-a-name": (
+        b"import x\ndef f():\n    global _initialized\n#from" + b" " * 4000 + b"_initialized x\n",
+        "scan",
+    ),
+    "brackets-never-closed": (b"#_initialized\n#" + b"sys.modules[" * 100_000 + b"\n", "verify"),
+    "annotations": (b"#_initialized\n#" + b"torch_musa._initialized:" * 50_000 + b"\n", "verify"),
+    "clauses-never-closed": (
+        b"def f():\n    global _initialized\n" + b"#from x import (_initialized,\n" * 50_000,
+        "scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("source, verb", SLOW.values(), ids=SLOW)
+def test_a_source_that_is_written_to_be_slow_is_not(specimen: Path, source: bytes, verb: str) -> None:
+    """Each took more than ten seconds, and twice the length more than twice that."""
+    (specimen / "torch_musa" / "slow.py").write_bytes(source)
+    words = [sys.executable, str(ROOT / "apply.py"), verb, *(["--level", "static"] if verb == "verify" else [])]
+    done = subprocess.run([*words, "--stacks", str(STACKS), str(specimen)], capture_output=True, timeout=8)
+    assert done.returncode == 5 and b"Traceback" not in done.stderr
+
+
+def test_a_changelog_that_is_written_to_be_slow_is_not(tmp_path: Path) -> None:
+    (tmp_path / "debian" / "source").mkdir(parents=True)
+    (tmp_path / "debian" / "source" / "format").write_text("3.0 (quilt)\n")
+    (tmp_path / "debian" / "changelog").write_text("x (1) y; urgency=low\n\n --" + " <>" * 100_000 + "\n")
+    words = [sys.executable, str(ROOT / "apply.py"), "export", "debian", "--release", "2.7.1+specimen"]
+    done = subprocess.run([*words, "--stacks", str(STACKS), str(tmp_path)], capture_output=True, timeout=8)
+    assert done.returncode == 0 and b"placeholders" in done.stdout

@@ -373,10 +373,10 @@ def _star(files: Files, module: str, name: str) -> str | None:
     return star_origin(files, path, name) if path is not None and path != INIT else None
 
 
-_MODULE = rb"(?:torch_musa|torch\.musa|sys\.modules\[[^\]\n]*\])"
+_MODULE = rb"(?:torch_musa|torch\.musa|sys\.modules\[[^\[\]\n]*\])"
 _KEY = rb"(?:_initialized|__getattr__|__class__)"
 _OUTSIDE = re.compile(
-    _MODULE + rb"\." + _KEY + rb"[ \t]*(?::[^=\n]+)?[-+|&^]?=(?!=)"
+    _MODULE + rb"\." + _KEY + rb"[ \t]*(?::[^:=\n]+)?[-+|&^]?=(?!=)"
     rb"|(?:setattr|delattr)\(\s*" + _MODULE + rb"\s*,\s*[\"']" + _KEY + rb"[\"']"
     rb"|vars\(" + _MODULE + rb"\)\[[\"']" + _KEY + rb"[\"']\][ \t]*=(?!=)"
 )  # fmt: skip

@@ -83,12 +83,20 @@ def _entry(tree: Tree, date: str) -> tuple[str, str, tuple[str, ...]]:
     entry = tree.read("debian/changelog")
     text = entry.data.decode("utf-8", "surrogateescape")
     head = re.match(r"\s*(\w[\w.+-]* \([^ ()]+\) [^;\n]+;.*)\n", text, re.ASCII)
-    end = re.search(r"^(\w.*| -- .+ <.+>  \S.*)$", text[head.end() :], re.MULTILINE) if head else None
-    if head and end and end[0].startswith(" -- "):
-        return head[1].rstrip(), end[0].rstrip(), ()
+    end = next(filter(_ends_entry, text[head.end() :].split("\n")), "") if head else ""
+    if head and end.startswith(" -- "):
+        return head[1].rstrip(), end.rstrip(), ()
     note = f"  {TEXTS}: package, version and name are placeholders: debian/changelog has no entry to take them from"
     place = "torch-musa (0~version) UNRELEASED; urgency=medium"
     return place, f" -- Your Name <you@example.org>  {date}", (note,)
+
+
+def _ends_entry(line: str) -> bool:
+    """Whether a line of a changelog is the trailer of an entry, or begins another one."""
+    name, _, rest = line.removeprefix(" -- ").partition(" <")
+    mail, _, date = rest.partition(">  ")
+    trailer = line.startswith(" -- ") and name and mail and date[:1].strip()
+    return bool(trailer) or re.match(r"\w", line) is not None
 
 
 def _other_series(tree: Tree) -> list[str]:
