@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -353,6 +354,7 @@ def test_the_live_module_on_real_torch(tmp_path: Path) -> None:
     assert (live["live"], live["seen"]["initialized"], live["disagreement"]) == ("fixed", "False", "")
 
 
+CACHE = "torch_musa/core/__pycache__"
 REFUSED: dict[str, tuple[Callable[[Path], object], int, tuple[str, ...]]] = {
     "edited": (
         lambda site: edit(site / INIT, b"import sys\n", b"import  sys\n"),
@@ -373,6 +375,34 @@ REFUSED: dict[str, tuple[Callable[[Path], object], int, tuple[str, ...]]] = {
         lambda site: [(site / LAZY_INIT).rename(site / "x.py"), (site / LAZY_INIT).symlink_to(site / "x.py")],
         1,
         ("symbolic link", "Install the release anew"),
+    ),
+    "extension-beside": (
+        lambda site: (site / LAZY_INIT.replace(".py", ".abi3.so")).write_bytes(b""),
+        1,
+        ("_lazy_init.abi3.so: is imported in place of torch_musa/core/_lazy_init.py", "The fix would not be seen"),
+    ),
+    "package-beside": (
+        lambda site: [
+            (site / LAZY_INIT.removesuffix(".py")).mkdir(),
+            (site / LAZY_INIT.replace(".py", "/__init__.py")).write_bytes(b""),
+        ],
+        1,
+        ("_lazy_init/__init__.py: is imported in place of torch_musa/core/_lazy_init.py",),
+    ),
+    "metadata-with-a-blank": (
+        lambda site: (site / "torch_musa-2.7.1.dist-info").rename(site / "torch_musa-2.7.1 .dist-info"),
+        1,
+        ("torch_musa-2.7.1 .dist-info/RECORD", "Install the release anew"),
+    ),
+    "linked-bytecode": (
+        lambda site: [shutil.rmtree(site / CACHE, ignore_errors=True), (site / CACHE).symlink_to("/tmp")],
+        4,
+        ("__pycache__: cannot be looked into", "Bytecode there could hide the fix"),
+    ),
+    "a-file-for-bytecode": (
+        lambda site: [shutil.rmtree(site / CACHE, ignore_errors=True), (site / CACHE).write_bytes(b"")],
+        4,
+        ("__pycache__: cannot be looked into", "Bytecode there could hide the fix"),
     ),
 }  # fmt: skip
 

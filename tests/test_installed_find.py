@@ -91,6 +91,10 @@ def broken_finder(site: Path, wheel: Path, more: Path) -> None:
     )
 
 
+def extension_module(site: Path, wheel: Path, more: Path) -> None:
+    (unpack(wheel, site) / "__init__.abi3.so").write_bytes(b"")
+
+
 Install = Callable[[Path, Path, Path], None]
 MESSAGES: dict[str, tuple[Install, int, tuple[str, ...]]] = {
     "not-installed": (nothing, 4, ("torch_musa is not installed for this interpreter (looked in ", "--python EXE")),
@@ -102,6 +106,7 @@ MESSAGES: dict[str, tuple[Install, int, tuple[str, ...]]] = {
     "zip": (zipped, 1, ("out of the zip file MORE/torch_musa.zip", "An archive is not changed in place")),
     "egg": (egg, 1, ("is installed as an egg: ", "torch_musa-2.7.1-py3.11.egg", "pip install --force-reinstall")),
     "zipped-egg": (zipped_egg, 1, ("out of the zipped egg ", "torch_musa-2.7.1-py3.11.egg")),
+    "extension-module": (extension_module, 1, ("torch_musa/__init__.abi3.so, and not from an __init__.py beside it",)),
     "broken-finder": (broken_finder, 4, ("cannot tell from where", "OSError: stale mount")),
 }
 

@@ -246,6 +246,17 @@ def with_metadata(old: bytes, new: bytes) -> Callable[[Path], None]:
     return lambda wheel: rewritten(wheel, change)
 
 
+def listed(name: str) -> Callable[[Path], None]:
+    """Add an empty member and its row."""
+    row = f"{name},{digest_of(b'')},0\n".encode()
+
+    def damage(wheel: Path) -> None:
+        replaced(RECORD, b"", row)(wheel)
+        added(name)(wheel)
+
+    return damage
+
+
 RECORD, METADATA = f"{ABOUT}/RECORD", f"{ABOUT}/METADATA"
 HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "signed-jws": (added(f"{ABOUT}/RECORD.jws"), "is a signature"),
@@ -268,6 +279,14 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "member-twice": (added(INIT), f"'{INIT}' is there twice"),
     "case-twin": (added("torch_musa/__Init__.py"), "differ in case only"),
     "below-a-file": (added(f"{INIT}/x.py"), "lies below a name that is a file"),
+    "data-purelib": (
+        added("torch_musa-2.7.1.data/PureLib/torch_musa/__init__.py"),
+        "would be installed over the package",
+    ),
+    "extension-beside": (listed("torch_musa/core/_lazy_init.abi3.so"), f"would be imported in place of {LAZY_INIT}"),
+    "package-beside": (listed("torch_musa/core/_lazy_init/__init__.py"), f"would be imported in place of {LAZY_INIT}"),
+    "endless-quote": (replaced(RECORD, b"", b'"' + b"\n" * 300_000), "RECORD:1: "),
+    "many-rows": (replaced(RECORD, b"", b"\n" * 500_001), "500018 lines; at most 500000 are read"),
     "absolute": (added("/etc/passwd"), "'/etc/passwd': a name that is absolute"),
     "dots": (added("torch_musa/../../x"), "leaves the folder"),
     "drive": (added("c:x"), "a name that is absolute"),
@@ -319,6 +338,7 @@ NAMES = {
     "another-package": ("torch-2.7.1-py3-none-any.whl", 1, "is a wheel of torch, not of torch_musa"),
     "another-version": ("torch_musa-2.7.2-py3-none-any.whl", 1, "one named torch_musa-2.7.2.dist-info is right"),
     "another-spelling": ("Torch_Musa-2.7.1-py3-none-any.whl", 1, "has the metadata folders"),
+    "second-download": ("torch_musa-2.7.1-py3-none-any (1).whl", 1, "is no name of a wheel"),
     "bad-version": ("torch_musa-x-py3-none-any.whl", 1, "is no name of a wheel"),
 }
 
@@ -394,6 +414,14 @@ def test_a_wheel_that_came_out_wrong_is_not_published(wheel: Path) -> None:
         ran = run("wheel", wheel, out(wheel))
     assert ran.code == 70 and "Hash mismatch" in ran.stderr
     assert list(out(wheel).iterdir()) == []
+
+
+def test_what_fails_after_the_wheel_has_its_name_does_not_deny_it(wheel: Path) -> None:
+    with patch("stack.transaction.clear", side_effect=OSError(5, "Input/output error")):
+        ran = run("wheel", wheel, out(wheel))
+    assert ran.code == 4 and f"has the patched wheel, {NEW_NAME}" in ran.stderr and (out(wheel) / NEW_NAME).exists()
+    assert run("recover", out(wheel)).code == 0
+    assert [path.name for path in out(wheel).iterdir()] == [NEW_NAME]
 
 
 PEAK = """

@@ -46,10 +46,13 @@ def cached(tree: Tree, source: str) -> list[Cached]:
     folder, _, name = source.rpartition("/")
     try:
         handle = tree.folder(f"{folder}/__pycache__/")
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return []
     except OSError as error:
-        raise Environment(f"{tree.root}/{folder}/__pycache__: cannot be opened: {error.strerror}") from error
+        raise Environment(
+            f"{tree.root}/{folder}/__pycache__: cannot be looked into: {error.strerror}",
+            "Bytecode there could hide the fix. If it is a link or a file, remove it: python makes its own folder.",
+        ) from error
     try:
         names = sorted(os.listdir(handle))
     finally:

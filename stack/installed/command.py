@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from shlex import quote
 from typing import Any, NamedTuple
 
 from stack import commands
 from stack.commands import How, Prove, Writer, Written
 from stack.digest import sha256
-from stack.errors import Environment, Refused, StackError, Usage
+from stack.errors import Environment, Malformed, Refused, StackError, Usage
 from stack.installed import bytecode, guard, record
 from stack.installed.find import Installed, find
-from stack.installed.view import PackageStore, left_out
+from stack.installed.view import PackageStore, hides, left_out
 from stack.message import refusal
 from stack.outcome import Outcome
+from stack.paths import check_path
 from stack.plan import File, Plan, Step
 from stack.state import INIT, Standing, State, identify
 from stack.store import Store
@@ -55,6 +56,7 @@ class InstalledWriter(Writer):
 
     def check(self, tree: Tree, state: State, entries: Mapping[str, Entry]) -> str:
         """Refuse where somebody else has a say in the files, if any of them is to be changed."""
+        _check_hidden(tree, entries)
         nothing = Standing.APPLIED if self.command == "apply" else Standing.PRISTINE
         notes = [left_out_note(state)]
         if state.standing is not nothing:
@@ -91,7 +93,12 @@ class InstalledWriter(Writer):
         return Follow(images, renewal, *self._record_steps(tree, plan, images, renewal))
 
     def _record(self) -> list[str]:
-        return [f"{self.installed.metadata}/RECORD"] if self.installed.metadata else []
+        if not self.installed.metadata:
+            return []
+        try:
+            return [check_path(f"{self.installed.metadata}/RECORD", self.installed.site)]
+        except Malformed as error:
+            raise Refused(str(error), _REINSTALL) from error
 
     def _bytecode(self, tree: Tree, images: Mapping[str, File | None], plan: Plan) -> bytecode.Renewal:
         if self.installed.editable:
@@ -111,6 +118,21 @@ class InstalledWriter(Writer):
             if before.kind is not Kind.ABSENT:
                 raise Refused(f"{tree.root}/{path}: is a {before.kind.value}", _REINSTALL)
         return (), ["  there is no RECORD whose digests could be kept right"]
+
+
+def _check_hidden(tree: Tree, paths: Iterable[str]) -> None:
+    """Raise Refused where something else is imported in the place of a touched source."""
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        names = tree.names(folder) if tree.read(folder).kind is Kind.DIRECTORY else []
+        package = f"{path.removesuffix('.py')}/__init__.py"
+        beside = [f"{folder}/{name}" for name in names]
+        beside += [package] if tree.read(package).kind is Kind.FILE else []
+        if other := next((other for other in beside if hides(path, other)), ""):
+            raise Refused(
+                f"{tree.root}/{other}: is imported in place of {path}",
+                f"The fix would not be seen. Remove it if it is no part of torch_musa. {_REINSTALL}",
+            )
 
 
 def _folders(images: Mapping[str, object]) -> set[str]:

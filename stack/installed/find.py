@@ -119,6 +119,11 @@ def _origin(python: str, spec: Mapping[str, Any]) -> str:
             f"{python}: torch_musa is a namespace package, a folder without __init__.py: {folders}",
             f"These are remains, or a folder of that name that hides the package. Remove it. {_REINSTALL}",
         )
+    if os.path.basename(origin) != "__init__.py":
+        raise Refused(
+            f"{python}: would import torch_musa from {origin}, and not from an __init__.py beside it",
+            f"A fix of the source would not be seen. {_REINSTALL}",
+        )
     if not os.path.isfile(origin):
         raise Refused(f"{python}: would import torch_musa from {origin}, which is no file", _REINSTALL)
     return str(origin)

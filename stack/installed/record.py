@@ -16,6 +16,9 @@ from typing import NamedTuple
 from stack.digest import split_lines
 from stack.errors import Refused
 
+MOST_LINES = 500_000
+"""Lines that a RECORD may have: several times those of the largest distributions."""
+
 
 class Row(NamedTuple):
     """One row: its bytes with the line end, the number of its first line, and its fields."""
@@ -35,13 +38,17 @@ def read_rows(data: bytes, where: str) -> list[Row]:
 
 
 def _rows(data: bytes, where: str) -> Iterator[Row]:
-    held, first = b"", 1
+    if (count := data.count(b"\n")) > MOST_LINES:
+        raise Refused(f"{where}: {count} lines; at most {MOST_LINES} are read")
+    held: list[bytes] = []
+    first, quoted = 1, False
     for number, line in enumerate(split_lines(data), 1):
         first = first if held else number
-        held += line
-        if held.count(b'"') % 2 == 0:  # a quoted name may hold a newline: the row goes on
-            yield _row(held, first, where)
-            held = b""
+        held.append(line)
+        quoted ^= line.count(b'"') % 2 == 1  # a quoted name may hold a newline: the row goes on
+        if not quoted:
+            yield _row(b"".join(held), first, where)
+            held = []
     if held:
         raise Refused(f"{where}:{first}: a quotation mark is never closed")
 

@@ -6,6 +6,7 @@ digests are those of the package's files. All else is the same data and the same
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, TypeVar
@@ -22,6 +23,16 @@ _Value = TypeVar("_Value")
 def of_package(values: Mapping[str, _Value]) -> dict[str, _Value]:
     """Return what belongs to the package's own files."""
     return {path: value for path, value in values.items() if path.startswith(PACKAGE)}
+
+
+def hides(path: str, other: str) -> bool:
+    """Whether a file is imported in place of the source at path: an extension module, or a package of that name.
+
+    >>> [hides("p/m.py", other) for other in ("p/m.cpython-311-x86_64-linux-gnu.so", "p/m/__init__.py", "p/m2.so")]
+    [True, True, False]
+    """
+    rest = other.removeprefix(path.removesuffix(".py"))
+    return rest != other and re.fullmatch(r"(\.[\w-]+)*\.(so|pyd)|/__init__\..*", rest, re.ASCII) is not None
 
 
 class PackageRelease(Release):

@@ -62,6 +62,7 @@ def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, stat
     """Write the wheel in OUT's journal, which recover removes after a kill; one link then gives it its name."""
     old = os.path.basename(found.file.filename or "")
     name = patched_file_name(old, found.names)
+    new = None
     try:
         with journal_in(folder):
             staged = os.path.join(folder.root, JOURNAL, name)
@@ -71,8 +72,9 @@ def _write(found: Wheel, changed: Mapping[str, bytes | None], folder: Tree, stat
             digest = _digest(staged)
             new = _publish(folder, staged, name, digest)
     except OSError as error:
+        has = "is as it was." if new is None else f"has the patched wheel, {name}; `apply.py recover` removes the rest."
         raise Environment(
-            f"{folder.root}: cannot be written: {describe_error(error)}", f"{folder.root} is as it was."
+            f"{folder.root}: cannot be written: {describe_error(error)}", f"{folder.root} {has}"
         ) from error
     target = os.path.join(folder.root, name)
     word = "wheel written" if new else "already so"

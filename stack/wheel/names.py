@@ -6,6 +6,7 @@ accepts it.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from stack.errors import Refused
@@ -48,6 +49,8 @@ def read_names(file_name: str) -> Names:
     except InvalidWheelFilename as error:
         why = f"{file_name}: is no name of a wheel: {error}"
         raise Refused(why, "Give it the name back that it was built with.") from error
+    if not re.fullmatch(r"[\w.+-]+\.whl", file_name, re.ASCII):  # a browser's second download, say
+        raise Refused(f"{file_name}: is no name of a wheel", "Give it the name back that it was built with.")
     if name != "torch-musa":
         raise Refused(f"{file_name}: is a wheel of {name}, not of torch_musa")
     distribution, text = file_name.split("-")[:2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stack.errors import Environment, Refused, Usage
 from stack.installed.record import Row, check_fields, read_rows
+from stack.installed.view import hides
 from stack.tree import Entry, Kind
 from stack.wheel.archive import check_members, check_small
 from stack.wheel.names import Names, read_names
@@ -97,6 +99,10 @@ def _check_folders(wheel: Wheel, name: str) -> None:
     found = sorted(top for top in tops if top.lower().endswith(".dist-info"))
     if found != [f"{wheel.names.before}.dist-info"]:
         raise Refused(f"{name}: has the metadata folders {found}; one named {wheel.names.before}.dist-info is right")
+    inside = re.compile(rf"{re.escape(wheel.names.before)}\.data/(purelib|platlib)/torch_musa/", re.IGNORECASE)
+    for member in wheel.members:
+        if inside.match(member):
+            raise Refused(f"{name}: {member}: would be installed over the package", "No wheel is made like this.")
     missing = [one for one in (wheel.record, wheel.metadata) if one not in wheel.members]
     if missing:
         raise Refused(f"{name}: has no {missing[0]}")
@@ -120,7 +126,16 @@ def _check_record(wheel: Wheel, name: str) -> None:
 
 
 def entries_of(wheel: Wheel, paths: Iterable[str]) -> dict[str, Entry]:
-    """Return what the wheel has at each of the paths. A mode is the builder's affair here, and is kept as it is."""
+    """Return what the wheel has at each of the paths. A mode is the builder's affair here, and is kept as it is.
+
+    Raises Refused where something else of the wheel would be imported in the place of one of them.
+    """
+    paths = tuple(paths)
+    for member in wheel.members:
+        if path := next((path for path in paths if hides(path, member)), ""):
+            raise Refused(
+                f"{member}: would be imported in place of {path}", "The fix would not be seen: nothing was done."
+            )
     return {
         path: Entry(Kind.FILE, wheel.read(path), 0o644) if path in wheel.members else Entry(Kind.ABSENT)
         for path in paths
