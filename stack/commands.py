@@ -5,6 +5,7 @@ A proof is handed in: the engine knows no torch and no test runner (see Prove).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -217,7 +218,8 @@ def recover(root: str) -> Outcome:
     with Tree(root) as tree, locked(tree) as have_lock:
         done = settle(tree, have_lock)
         tip = f"apply.py status {quote(root)} tells its state." if done and tree.read(INIT).kind is Kind.FILE else ""
-    sweep()
+    with contextlib.suppress(OSError):  # a folder of temporary files that cannot be listed is no matter of this tree
+        sweep()
     if done:
         message = f"{root}: a run was cut off here: what it had left was put right"
         return Outcome("recover", Exit.DONE, "put right", message, tip, root)
@@ -228,13 +230,11 @@ def recover(root: str) -> Outcome:
 def status(root: str, store: Store) -> Outcome:
     """Name the release, the state, and what each touched file is. Writes nothing."""
     with Tree(root) as tree:
-        interrupted = pending(tree)
-        state = identify(store, tree.read_all(store.paths))
-        tip = _interrupted_tip(tree) if interrupted else ""
+        state, tip = identify(store, tree.read_all(store.paths)), interrupted_tip(tree)
     message = f"{root}: {describe(state)}"
-    if interrupted:
+    if tip:
         message += f"\n  {JOURNAL}: a run is at work here, or was cut off"
-    return Outcome("status", Exit.DONE, "state", message, tip, root, state, (), {}, interrupted)
+    return Outcome("status", Exit.DONE, "state", message, tip, root, state, (), {}, bool(tip))
 
 
 def releases(store: Store) -> Outcome:
@@ -281,7 +281,10 @@ def _check_not_interrupted(tree: Tree) -> None:
         )
 
 
-def _interrupted_tip(tree: Tree) -> str:
+def interrupted_tip(tree: Tree) -> str:
+    """Return what to do about the journal that lies in a tree; nothing where there is none."""
+    if not pending(tree):
+        return ""
     if try_lock(tree) is None:
         return "Another run is at work here just now."
     if tree.read(f"{JOURNAL}/{CLONE}").kind is not Kind.ABSENT:

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from stack.errors import Environment, Refused, Usage
+from stack.gitenv import check_index
 from stack.gitrun import Git, alone, asking_user
 from stack.state import Standing, State
 from stack.tree import Entry, Kind, Tree, stands
@@ -55,6 +56,7 @@ def locate(tree: Tree) -> Place:
         )
     git_dir = theirs.ask("rev-parse", "--absolute-git-dir")
     git = alone(root, git_dir)._replace(keep=(tree.handle,))
+    check_index(os.path.join(git_dir, "index"))
     head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code:
         raise Refused(f"{tree.root}: HEAD has no commit yet", "Commit the release first, or leave --commit out.")
@@ -87,6 +89,17 @@ def check_lock(place: Place) -> None:
             f"{place.root}: another git is at work here: {place.index_file}.lock exists",
             "Wait for it. If none is, a git was cut off: remove that file, then run the command again.",
         )
+
+
+def left_locks(place: Place, *refs: str) -> str:
+    """Return what to do about git's own locks on HEAD and these refs: nothing where none is held.
+
+    A git that is killed leaves them. They bear no mark, so that one of another git at work looks the same.
+    """
+    names = [word for ref in ("HEAD", "packed-refs", *refs) for word in ("--git-path", f"{ref}.lock")]
+    paths = place.git.ask("rev-parse", *names).split("\n")
+    held = " and ".join(path for path in paths if stands(os.path.join(place.root, path)))
+    return f"If no git is at work here, one was cut off and you are to remove {held}" if held else ""
 
 
 def check_branch(place: Place, tree: Tree, branch: str | None) -> None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 
 from stack.errors import Environment, Refused
-from stack.gitplace import Place, locate
+from stack.gitplace import Place, left_locks, locate
 from stack.journal import GIT, Record, undo, unlink
 from stack.publication import ACCOUNT, NEW_INDEX, OLD_INDEX, clean, put_index, same_file, scratch_of, value_of
 from stack.tree import Kind, Tree
 
 
-def recover_git(tree: Tree, handle: int, record: Record | None) -> None:
+def recover_git(tree: Tree, handle: int, record: Record | None) -> str:
     """Put files, branch and index right. handle: open on the journal's directory; record: of the files, if whole.
 
+    Returns what the user must do himself (stack.gitplace.left_locks).
     The caller holds the tree's lock. Raises Environment where git does not answer, OSError; can be run again.
     """
     place = _place(tree)
+    refs = filter(None, (place.branch, _account(place)[1])) if place else ()
     if record and place and _is_published(place):
         os.unlink("record", dir_fd=handle)
     elif record:
@@ -28,6 +30,7 @@ def recover_git(tree: Tree, handle: int, record: Record | None) -> None:
     if place:
         clean(place)
     unlink(handle, GIT)
+    return left_locks(place, *refs) if place else ""
 
 
 def _place(tree: Tree) -> Place | None:

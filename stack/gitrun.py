@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stack.errors import Environment
+from stack.gitenv import OFFLINE, SECONDS, search_path
 
 _NOTHING = os.devnull
 SETTINGS = (
@@ -21,10 +22,10 @@ SETTINGS = (
     "core.splitIndex=false",  # would leave a shared index beside a temporary one
     "i18n.commitEncoding=UTF-8",  # would put another encoding into the commit, or a header
     "mailinfo.scissors=false",  # would drop a part of the message
-    "protocol.allow=never",  # ext:: runs a program; a partial clone may fetch by itself
+    "protocol.allow=never",  # for a clone, which alone has any: ext:: runs a program
     *(f"protocol.{name}.allow=always" for name in ("file", "git", "http", "https", "ssh")),
 )
-_ALWAYS = ("PATH", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH")
+_ALWAYS = ("USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH")
 # Where the user's configuration is, and who the user is: for questions about just that. SUDO_UID: with it git
 # trusts the repositories of the user who called sudo.
 _USER = (
@@ -67,24 +68,28 @@ class Git(NamedTuple):
 
     keep: descriptors that git inherits. With that of a locked tree the lock lasts until git has ended, though we
     were killed: no later run meets a git that still works for an earlier one.
+    seconds: a command that takes longer is ended; None where a server may take its time.
     """
 
     folder: str
     env: Mapping[str, str]
     settings: tuple[str, ...] = SETTINGS
     keep: tuple[int, ...] = ()
+    seconds: float | None = SECONDS
 
     def run(self, *args: str, data: bytes = b"", **env: str) -> Answer:
         """Run one command with data on its standard input; env is added for this one.
 
         Raises Environment when there is no GitPython or no git.
         """
+        from shutil import which
+        from subprocess import TimeoutExpired
         from tempfile import TemporaryFile
 
         library = gitpython()
         pairs = [f"{key}={value}" for key, value in {**self.env, **env}.items()]
         settings = [word for setting in self.settings for word in ("-c", setting)]
-        argv = ["env", "-i", *pairs, "git", *settings, *args]
+        argv = [which("env", path=search_path()) or "/usr/bin/env", "-i", *pairs, "git", *settings, *args]
         with TemporaryFile() as file:
             file.write(data)
             file.seek(0)
@@ -92,19 +97,26 @@ class Git(NamedTuple):
             wrapper = library.cmd.Git(self.folder).execute(argv, istream=file, as_process=True, pass_fds=self.keep)
             process = wrapper.proc
             try:
-                out, error = process.communicate()
-            except BaseException:
+                out, error = process.communicate(timeout=self.seconds)
+            except BaseException as cause:
                 process.terminate()  # an interrupted run leaves no git at work behind it
                 process.wait()
+                if isinstance(cause, TimeoutExpired):
+                    why = f"{self.folder}: git {args[0]} has not ended in {self.seconds:g} s, and was ended"
+                    raise Environment(why) from cause
                 raise
         return Answer(process.returncode, out, error.decode("utf-8", "replace").strip())
 
-    def ask(self, *args: str, data: bytes = b"", **env: str) -> str:
-        """Run one command that must not fail; return its output without the last newline."""
+    def read(self, *args: str, data: bytes = b"", **env: str) -> bytes:
+        """Run one command that must not fail; return its output."""
         answer = self.run(*args, data=data, **env)
         if answer.code:
             raise Environment(f"{self.folder}: git {args[0]} failed with code {answer.code}: {answer.error}")
-        return os.fsdecode(answer.out.removesuffix(b"\n"))
+        return answer.out
+
+    def ask(self, *args: str, data: bytes = b"", **env: str) -> str:
+        """Run one command that must not fail; return its output as text, without the last newline."""
+        return os.fsdecode(self.read(*args, data=data, **env).removesuffix(b"\n"))
 
     def adding(self, **env: str) -> Git:
         """Return the same with more in its environment."""
@@ -113,18 +125,22 @@ class Git(NamedTuple):
 
 def alone(folder: str, git_dir: str) -> Git:
     """Return git on a known repository whose work tree is folder, without the user's configuration."""
-    return Git(folder, {**_taken(_ALWAYS), **_ALONE, "LC_ALL": "C", "GIT_DIR": git_dir, "GIT_WORK_TREE": folder})
+    return Git(folder, {**_always(), **_ALONE, **OFFLINE, "GIT_DIR": git_dir, "GIT_WORK_TREE": folder})
 
 
 def online(folder: str) -> Git:
     """Return git for a clone: without the user's configuration, but with the way to a server."""
-    return Git(folder, {**_taken(_ALWAYS), **_ALONE, "LC_ALL": "C", **_taken(_NETWORK)})
+    return Git(folder, {**_always(), **_ALONE, **_taken(_NETWORK)}, seconds=None)
 
 
 def asking_user(folder: str) -> Git:
     """Return git with the user's configuration, for what only that knows: who the committer is, and
     whose repositories are safe (git manual, safe.directory). Such a command runs no program of it."""
-    return Git(folder, {**_taken((*_ALWAYS, *_USER, *_COMMITTER)), "LC_ALL": "C"}, ("user.useConfigOnly=true",))
+    return Git(folder, {**_always(), **OFFLINE, **_taken((*_USER, *_COMMITTER))}, ("user.useConfigOnly=true",))
+
+
+def _always() -> dict[str, str]:
+    return {**_taken(_ALWAYS), "PATH": search_path(), "LC_ALL": "C"}
 
 
 def _taken(names: tuple[str, ...]) -> dict[str, str]:
@@ -132,11 +148,13 @@ def _taken(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def gitpython() -> Any:
-    """Return the module git; raise Environment with what to install. It asks for git itself when imported."""
+    """Return the module git; raise Environment with what to install. It runs a git of PATH when it is imported."""
     import shutil
 
-    if shutil.which("git") is None:
+    program = shutil.which("git", path=search_path())
+    if program is None:
         raise Environment("git is not found", _GET_GIT)
+    os.environ["GIT_PYTHON_GIT_EXECUTABLE"] = program
     try:
         import git
     except ImportError as error:

@@ -8,13 +8,24 @@ back; after a kill the next run does, or finishes what HEAD has already (stack.g
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stack.commands import Writer, Written
-from stack.errors import Malformed, Usage
-from stack.gitplace import Place, check_branch, check_idle, check_lock, check_same_as_head, committer, locate
+from stack.errors import Environment, Malformed, StackError, Usage
+from stack.gitplace import (
+    Place,
+    check_branch,
+    check_idle,
+    check_lock,
+    check_same_as_head,
+    committer,
+    left_locks,
+    locate,
+)
 from stack.gitrun import Git
 from stack.outcome import Outcome
 from stack.patch import Patch
@@ -95,7 +106,13 @@ class GitWriter(Writer):
             images = {step.path: step.after for step in plan.steps}
             return Wanted(made[-1].id, images, f"apply.py: {state.release.name if state.release else ''}", who)
 
-        commit(tree, plan, Publication(place, self.branch, build))
+        try:
+            commit(tree, plan, Publication(place, self.branch, build))
+        except StackError as error:
+            refs = filter(None, (place.branch, self.branch and f"refs/heads/{self.branch}"))
+            with contextlib.suppress(StackError):
+                error.tip = " ".join(filter(None, (error.tip, left_locks(place, *refs))))
+            raise
         return _written(made, place, self._where(place))
 
 
@@ -132,7 +149,19 @@ def _mail(git: Git, scratch: str, patch: Patch) -> tuple[bytes, dict[str, str]]:
         raise Malformed(f"{patch.name}:1: git finds no author, date and subject in the mail lines")
     with open(f"{scratch}/body", "rb") as file:
         body = file.read()
-    return git.run("stripspace", data=os.fsencode(found["Subject"]) + b"\n\n" + body).out, author
+    if body.split() != _body(patch.head).split():  # mailinfo does not say that it could not write
+        raise Environment(f"{patch.name}: git mailinfo has not written the message of the mail as it stands there")
+    return git.read("stripspace", data=os.fsencode(found["Subject"]) + b"\n\n" + body), author
+
+
+def _body(head: bytes) -> bytes:
+    """Return the message of a mail: from the first empty line to a line of three dashes, without mail lines of its own.
+
+    >>> _body(b"From: A\\nSubject: s\\n\\nFrom: B\\n\\nWhy.\\n---\\n a.py | 2 +-\\n")
+    b'Why.\\n'
+    """
+    text = (head.partition(b"\n\n")[2] + b"\n").partition(b"\n---\n")[0] + b"\n"
+    return re.sub(rb"\A\s*(?:(?:From|Date|Subject): .*\n)+\n", b"", text)
 
 
 _AUTHOR = {"NAME": "Author", "EMAIL": "Email", "DATE": "Date"}

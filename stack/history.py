@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from stack.digest import git_blob
+from stack.gitenv import OFFLINE, search_path
 
 
 def blob(root: str, name: str) -> bytes | None:
@@ -12,14 +13,10 @@ def blob(root: str, name: str) -> bytes | None:
     import subprocess
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    env = {**kept, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1"}
-    # With "." in PATH, the tree's own file of that name would be the git.
-    env["PATH"] = os.pathsep.join(folder for folder in os.get_exec_path() if os.path.isabs(folder))
+    env = {**kept, **OFFLINE, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    env["PATH"] = search_path()
     # The repository must be the tree's own: an enclosing one says nothing about it.
     env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.abspath(root))
-    # No transport at all: a repository that claims to be a partial clone would fetch a missing blob by a command of its
-    # own choice (core.sshCommand, remote.NAME.uploadpack), and an old git does not know GIT_NO_LAZY_FETCH.
-    env["GIT_ALLOW_PROTOCOL"] = ""
     command = ["git", "-c", "core.fsmonitor=false", "cat-file", "blob", name]
     try:
         done = subprocess.run(command, cwd=root, env=env, capture_output=True, check=False, timeout=10)

@@ -154,13 +154,16 @@ def _recover(tree: Tree, handle: int, have_lock: bool) -> None:
         _check_place(where, found, record.place == found.st_ino)
     if _exists(handle, CLONE):
         raise Environment(f"{tree.root}: a clone was cut off here, or is still at work", clone_tip(tree.root))
+    tip = ""
     if _is_marked(tree, handle):
         from stack.gitrecover import recover_git
 
-        recover_git(tree, handle, record)
+        tip = recover_git(tree, handle, record)
     elif record:
         undo(tree, handle, record)
     clear(tree, handle)
+    if tip:
+        raise Environment(f"{tree.root}: a run was cut off here: all is put right, but for a lock of git's own", tip)
 
 
 def mark(handle: int) -> None:
@@ -334,9 +337,15 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
 
 
 def clear(tree: Tree, handle: int) -> None:
-    """Remove the journal's own files and the journal. A file of another name stays, and it too."""
+    """Remove the journal's own files and the journal. Raises Environment where others keep it there."""
     own = [name for name in sorted(os.listdir(handle)) if _OWN.fullmatch(name)]
     for_each(lambda name: unlink(handle, name), own)
+    if foreign := sorted(os.listdir(handle)):
+        shown = ", ".join(map(repr, foreign[:3])) + (", and more" if len(foreign) > 3 else "")
+        raise Environment(
+            f"{tree.root}/{JOURNAL}: holds what no run of this tool has made: {shown}",
+            f"All else is put right. Move it out, then: rmdir {JOURNAL}",
+        )
     os.rmdir(JOURNAL, dir_fd=tree.handle)
 
 

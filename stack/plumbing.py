@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from stack.errors import Environment, Refused, Usage
+from stack.gitenv import OFFLINE, SECONDS, check_index, search_path
 from stack.scratch import scratch_folder
 from stack.tree import stands
 
@@ -37,9 +38,13 @@ class Git(NamedTuple):
     def run(self, *args: str, data: bytes = b"") -> bytes:
         """Return what git prints for these arguments and this input; raise Environment when it fails."""
         try:
-            done = subprocess.run(["git", *args], cwd=self.where, env=self.env, input=data, capture_output=True)
-        except FileNotFoundError as error:
+            done = subprocess.run(
+                ["git", *args], cwd=self.where, env=self.env, input=data, capture_output=True, timeout=SECONDS
+            )
+        except OSError as error:
             raise Environment(f"git cannot be run: {error.strerror}", "Install git.") from error
+        except subprocess.TimeoutExpired as error:
+            raise Environment(f"{self.where}: git {args[0]} has not ended in {SECONDS} s, and was killed") from error
         if done.returncode:
             said = (done.stderr or done.stdout).decode("utf-8", "backslashreplace").strip()
             raise Environment(f"git {' '.join(args)}: exit code {done.returncode}: {said}")
@@ -62,7 +67,8 @@ class Repository(NamedTuple):
 def environment(**more: str) -> dict[str, str]:
     """Return an environment for git in which no setting of the user or of the machine counts (git manual, git(1))."""
     alone = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        **OFFLINE,
+        "PATH": search_path(),
         "HOME": "/nonexistent",  # no ~/.gitconfig, no $XDG_CONFIG_HOME/git
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -95,7 +101,10 @@ def open_repository(root: str) -> Repository:
         head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     except Environment as error:
         raise Refused(f"{root}: has no commit") from error
+    if len(paths) != 3:
+        raise Refused(f"{root!r}: a line break in its name, or in that of its git directory", "Rename it.")
     own, objects, index = (os.path.join(git.where, path) for path in paths)
+    check_index(index)
     return Repository(own, head, objects, index)
 
 

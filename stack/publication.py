@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stack.errors import Environment, Refused, StackError
@@ -20,6 +20,7 @@ from stack.gitrun import Git
 from stack.journal import GIT, mark
 from stack.plan import File
 from stack.transaction import Partner
+from stack.tree import stands
 
 SCRATCH = "torch-musa-patches"
 ACCOUNT, OLD_INDEX, NEW_INDEX = "account", "index.old", "index.new"
@@ -54,6 +55,8 @@ class Publication(Partner):
     def begin(self, journal: int) -> None:
         """Lock the index, build the commits and the index to be. The user's own is only read."""
         self.journal = journal
+        if not _is_ours(self.scratch) and stands(self.scratch):
+            raise Refused(f"{self.scratch}: is no folder", "Remove it: the name is ours.")
         mark(journal)
         shutil.rmtree(self.scratch, ignore_errors=True)  # left by a run whose journal somebody removed
         os.mkdir(self.scratch, 0o700)
@@ -108,7 +111,10 @@ class Publication(Partner):
         """Record size and times of the new files in the index, as git am does: else `git diff-index
         HEAD` takes them for changed. Writes no object. That it fails (an attribute that converts) is no
         harm: `git status` does the same. No filter of the repository's configuration may run."""
-        names = self.git.run("config", "--name-only", "-z", "--get-regexp", r"^filter\..*").out.split(b"\0")
+        listed = self.git.run("config", "--name-only", "-z", "--get-regexp", r"^filter\..*")
+        names = listed.out.split(b"\0")
+        if listed.code not in (0, 1) or any(b"=" in name for name in names):  # -c takes what is before the first =
+            return
         off = tuple(f"{os.fsdecode(name)}=" for name in names if name.endswith((b".clean", b".smudge", b".process")))
         off += tuple(f"{os.fsdecode(name)}=false" for name in names if name.endswith(b".required"))
         git = self.git._replace(settings=(*self.git.settings, *off))
@@ -188,6 +194,10 @@ def scratch_of(place: Place) -> str:
     return os.path.join(place.git_dir, SCRATCH)
 
 
+def _is_ours(scratch: str) -> bool:
+    return os.path.isdir(scratch) and not os.path.islink(scratch)
+
+
 def put_index(place: Place, name: str) -> None:
     """Put a file of the scratch directory in the place of the index; it keeps its link there."""
     scratch = scratch_of(place)
@@ -200,10 +210,9 @@ def put_index(place: Place, name: str) -> None:
 def clean(place: Place) -> None:
     """Remove index.lock if it is ours, and the scratch directory."""
     scratch, lock = scratch_of(place), f"{place.index_file}.lock"
-    try:
-        names: Sequence[str] = os.listdir(scratch)
-    except FileNotFoundError:
+    if not _is_ours(scratch):
         return
+    names = os.listdir(scratch)
     if any(same_file(lock, f"{scratch}/{name}") for name in names):
         os.unlink(lock)
     shutil.rmtree(scratch)

@@ -78,7 +78,7 @@ def _remove(folder: str) -> None:
 
 
 def sweep() -> int:
-    """Remove the folders of dead runs; return how many. Only those that are this user's, and closed to others."""
+    """Remove the folders of dead runs; return how many. Only this user's, into which no other can write."""
     import tempfile
 
     top, count = tempfile.gettempdir(), 0
@@ -95,7 +95,7 @@ def _is_ours(path: str) -> bool:
         found = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _sweep(path: str) -> int:

@@ -135,7 +135,8 @@ def test_an_exception_in_the_caller_ends_the_child(tmp_path: Path) -> None:
     assert gone(int((tmp_path / "child").read_text()))
 
 
-def test_sigint_leaves_neither_child_nor_grandchild(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_neither_child_nor_grandchild(tmp_path: Path, number: int) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         HEADER + "pid = os.fork()\nif pid: open('pids.new', 'w').write(f'{os.getpid()} {pid}')\n"
@@ -156,7 +157,7 @@ def test_sigint_leaves_neither_child_nor_grandchild(tmp_path: Path) -> None:
         if (tmp_path / "pids").exists():
             break
         time.sleep(0.02)
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(number)
     _, errors = parent.communicate(timeout=20)
     assert b"KeyboardInterrupt" in errors
     assert all(gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())

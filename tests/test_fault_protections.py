@@ -256,8 +256,9 @@ def a_scratch_folder_in_use_is_not_swept(where: Path) -> None:
         patch.setattr("tempfile.tempdir", str(where))
         with scratch.scratch_folder() as folder:
             assert scratch.sweep() == 0 and os.path.isdir(folder)
-        (where / f"{scratch.PREFIX}dead").mkdir(mode=0o700)
-        assert scratch.sweep() == 1 and os.listdir(where) == []
+        for name, mode in (("dead", 0o700), ("made-again-by-a-child", 0o755)):
+            (where / f"{scratch.PREFIX}{name}").mkdir(mode=mode)
+        assert scratch.sweep() == 2 and os.listdir(where) == []
 
 
 # What is taken out

@@ -642,5 +642,54 @@ def test_an_interrupt_while_git_moves_waits_until_all_is_in(repository: Path, tm
     assert not (repository / JOURNAL).exists()
 
 
+REAL_GIT = shutil.which("git")
+
+
+def _shim(monkeypatch: pytest.MonkeyPatch, where: Path, case: str) -> None:
+    """Put a git in front of the real one, which does something of its own for some commands."""
+    program(where / "bin/git", f'case "$*" in {case} esac\nexec {REAL_GIT} "$@"')
+    for key, value in {**NOBODY, **WHO, "PATH": f"{where}/bin:{os.environ['PATH']}"}.items():
+        monkeypatch.setenv(key, value)
+
+
+@pytest.mark.parametrize("cut", [": > BODY", "head -c 40 BODY > BODY.2; mv BODY.2 BODY", "sed -i 1d BODY"])
+def test_a_message_that_git_could_not_write_is_no_message(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """git mailinfo ends with code 0 all the same."""
+    body = str(repository / ".git/torch-musa-patches/body")
+    before = _without_log(picture(repository))
+    done = f'{REAL_GIT} "$@"; {cut.replace("BODY", body)}; exit 0'
+    _shim(monkeypatch, tmp_path, f"*mailinfo.scissors*mailinfo*body*) {done};;")
+    with pytest.raises(StackError, match="git mailinfo has not written the message"):
+        apply(repository)
+    assert _without_log(picture(repository)) == before
+
+
+def test_a_lock_of_a_git_that_was_killed_is_named(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the run if that lives on, by recover if not; it bears no mark, so that nobody but the user may remove it."""
+    before, lock = _without_log(picture(repository)), repository / ".git/refs/heads/main.lock"
+    _shim(monkeypatch, tmp_path, f"*update-ref*) touch {lock}; kill -9 $$;;")
+    with pytest.raises(StackError, match="refs/heads/main cannot be moved") as caught:
+        apply(repository)
+    assert caught.value.tip.endswith(f"you are to remove {lock}")
+    lock.unlink()
+    assert _without_log(picture(repository)) == before
+    _shim(monkeypatch, tmp_path, f"*update-ref*) touch {lock}; kill -9 $PPID; kill -9 $$;;")
+    child = os.fork()
+    if not child:
+        apply(repository)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    with pytest.raises(StackError, match="all is put right, but for a lock of git's own") as caught:
+        commands.recover(str(repository))
+    assert caught.value.tip.endswith(f"you are to remove {lock}")
+    lock.unlink()
+    assert commands.recover(str(repository)).outcome == "nothing to put right"
+    assert _without_log(picture(repository)) == before
+
+
 def test_without_a_finish_a_plan_is_written_as_before(specimen: Path) -> None:
     assert commands.apply(str(specimen), STORE, commands.How()).outcome == "applied"

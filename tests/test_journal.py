@@ -255,3 +255,23 @@ def test_recover_does_nothing_else(specimen: Path, run_cli: RunCli) -> None:
     assert run_cli("recover", specimen).code == 0
     assert snapshot(specimen) == before
     assert run_cli("recover", specimen / "absent").code == 2
+
+
+def test_recover_does_not_need_the_folder_of_temporary_files(
+    specimen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(specimen)
+    killed(specimen)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    assert commands.recover(str(specimen)).outcome == "put right"
+    assert contents(specimen) == before
+
+
+def test_the_verbs_that_judge_a_tree_say_that_a_run_was_cut_off_there(specimen: Path, run_cli: RunCli) -> None:
+    killed(specimen)
+    for words in (["status"], ["scan"], ["verify", "--level", "static"]):
+        ran = run_cli(*words, specimen)
+        assert "TIP: A run was cut off here." in ran.stdout and "apply.py recover" in ran.stdout, ran
+    commands.recover(str(specimen))
+    for words in (["status"], ["scan"], ["verify", "--level", "static"]):
+        assert "cut off" not in run_cli(*words, specimen).stdout

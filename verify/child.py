@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -82,6 +82,7 @@ def run(
     group of its own, which is killed when this function is left, for whatever reason.
     """
     with (
+        _ended_in_order(),
         scratch_folder() as folder,
         tempfile.TemporaryFile() as output,
         contextlib.closing(_Pipe()) as pipe,
@@ -100,6 +101,23 @@ def run(
         messages.drain(pipe.reading)
         code = process.returncode if in_time else None
         return _judge(messages, code, _tail(output), seconds)
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let the signals that end a run do it as Ctrl-C does: the child is in no group of ours and would stay."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in ours:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _start(

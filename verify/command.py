@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from stack.commands import Proof, Prove
+from stack.commands import Proof, Prove, interrupted_tip
 from stack.errors import Environment, Exit, Usage
 from stack.outcome import Outcome
 from stack.plan import Plan
@@ -41,12 +41,12 @@ def verify(root: str, store: Store, level: str, options: Mapping[str, str]) -> O
     """
     with Tree(root) as tree:
         entries = tree.read_all(store.paths)
-        state = identify(store, entries)
+        state, interrupted = identify(store, entries), interrupted_tip(tree)
     if not os.path.isfile(os.path.join(root, "torch_musa", "__init__.py")):
         raise Usage(f"{root}: has no torch_musa/__init__.py", "Name the top of a torch_musa source tree.")
     report = climb(subject_of_tree(Path(root), store, state, entries), level, sys.executable, terminal_progress())
     _write_reports(report, options)
-    return _outcome(root, state, report)
+    return _outcome(root, state, report, interrupted)
 
 
 def prover(level: str, python: str = sys.executable, only: str = "") -> Prove:
@@ -86,24 +86,27 @@ def scan_command(root: str) -> Outcome:
     """List every name of a tree that is imported from a module that rebinds it."""
     from verify.scan import describe, survey
 
-    with Tree(root):
+    with Tree(root) as tree:
+        tip = interrupted_tip(tree)
         found = survey(Path(root))
     harmful = sum(hit.harmful for hit in found.hits)
     lines = [describe(hit) for hit in found.hits] + [f"left out: {note}" for note in found.notes]
     lines.append(f"{found.files} files: {harmful} harmful, {len(found.hits) - harmful} harmless (by source reading)")
     data = {"hits": [hit._asdict() for hit in found.hits], "notes": list(found.notes)}
     code = Exit.UNPROVEN if harmful else Exit.DONE
-    return Outcome("scan", code, "scan", "\n".join(lines), "", root, data=data)
+    return Outcome("scan", code, "scan", "\n".join(lines), tip, root, data=data, interrupted=bool(tip))
 
 
-def _outcome(root: str, state: State, report: Report) -> Outcome:
+def _outcome(root: str, state: State, report: Report, interrupted: str) -> Outcome:
     from verify.report.as_json import to_json
     from verify.report.text import to_text
 
     proven = verdict(report)
     name, code = ("proven", Exit.DONE) if proven else ("not proven", Exit.UNPROVEN)
     data = {"report": to_json(report)}
-    return Outcome("verify", code, name, to_text(report).rstrip(), _tip(root, state, proven), root, state, (), data)
+    tip = interrupted or _tip(root, state, proven)
+    text = to_text(report).rstrip()
+    return Outcome("verify", code, name, text, tip, root, state, (), data, bool(interrupted))
 
 
 def _tip(root: str, state: State, proven: bool) -> str:

@@ -18,6 +18,8 @@ from tests.faults_lib.table import Row, environment
 
 _DOCUMENTED = {int(code) for code in Exit} - {int(Exit.BUG)}
 _SAID_SO = ("All files are changed as planned", "put back", "was cut off")
+_LOCK = re.compile(r"you are to remove (/\S+\.lock)|and (/\S+\.lock)|Unable to create '(/\S+\.lock)': File exists")
+"""Git's own, of a git that was killed: named by git itself, or by us."""
 _NAMED = re.compile(r"(apply\.py recover|rm -r) (\S.*)$", re.M)
 
 
@@ -39,6 +41,7 @@ class Verdict(NamedTuple):
 def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Wholes, server: Server) -> Verdict:
     """Judge a world after a run with a fault. May run the command that `status` names, in that world."""
     problems = list(_of_the_run(call, fault, ran))
+    unlocked = _remove_named_locks(ran, world)
     state = whole(row, world, wholes)
     outcome = state
     if not state:
@@ -47,6 +50,8 @@ def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Whole
             what = _differences(world, wholes)
             return Verdict("neither", (*problems, f"neither before nor after, and status names no command: {what}"))
         recovered = _recover(named, world, server)
+        if _remove_named_locks(recovered, world):
+            unlocked, recovered = True, _recover(named, world, server)
         state = whole(row, world, wholes)
         outcome = f"{'rm -r' if named[0] == 'rm' else 'recover'}: {state}"
         if not state or recovered.code:
@@ -58,6 +63,7 @@ def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Whole
         outcome = "after, with an error"
         if call.name != "write" and not any(said in ran.said for said in _SAID_SO):
             problems.append(f"exit code {ran.code} and the change is in: {_last(ran)}")
+    outcome = f"{outcome}, git's lock removed" if unlocked else outcome
     swept = _scratch(world)
     if swept and fault == KILL:
         server.run(["recover", str(world / "outside")], environment(world))
@@ -66,6 +72,16 @@ def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Whole
     if left:
         problems.append(f"left in $TMPDIR: {left[:3]}")
     return Verdict(outcome, tuple(problems))
+
+
+def _remove_named_locks(ran: Ran, world: Path) -> bool:
+    """Remove the locks of git's own that a command names, as its user would; return whether it names any."""
+    named = [Path(found[1] or found[2] or found[3]) for found in _LOCK.finditer(ran.said)]
+    there = [path for path in named if path.exists()]
+    for path in there:
+        assert path.is_relative_to(world / "tree/.git") and path.name != "index.lock", path
+        path.unlink()
+    return bool(there)
 
 
 def _scratch(world: Path) -> list[str]:
@@ -103,8 +119,8 @@ def whole(row: Row, world: Path, wholes: Wholes) -> str:
 
 
 def _has_time(path: str) -> bool:
-    """Whether the time of a path counts: git writes a branch that it moves back anew."""
-    return "/.git/refs/" not in path
+    """Whether the time of a path counts: git writes a branch, or HEAD, that it moves back anew."""
+    return "/.git/refs/" not in path and not path.endswith("/.git/HEAD")
 
 
 def _is_after(now: Picture, after: Picture, before: Picture) -> bool:
