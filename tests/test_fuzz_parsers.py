@@ -216,7 +216,7 @@ def test_a_hunk_is_found_at_every_place_where_its_lines_stand(
 
 # Why we refuse a damaged patch that git apply or patch takes: our grammar explains each byte, theirs skips what it can.
 STRICTER = {
-    "not-a-hunk": r"not part of any hunk",
+    "not-a-hunk": r"not part of any hunk|not a hunk header",
     "counts": r"the hunk has not the lines that its header counts|unreadable hunks",
     "header": r"expected ('|an index)|an? .*(mode|blob)|the blob ids|are not full|mode lines|the two modes|no mode",
     "place": r"does not match at line|overlaps the one before|the two sides do not agree|has no context|goes on after",
