@@ -124,6 +124,17 @@ def test_what_cannot_be_patched_gets_its_message(
     assert (snapshot(site_of(python)), snapshot(tmp_path)) == before
 
 
+@pytest.mark.parametrize("path", ["more", ":more", "/nonexistent:./more"])
+def test_a_relative_pythonpath_is_the_callers(
+    python: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    (tmp_path / "more").mkdir()
+    shadowed(site_of(python), wheel, tmp_path / "more")
+    monkeypatch.chdir(tmp_path)
+    ran = run("apply", "--installed", "--python", python, env={"PYTHONPATH": path})
+    assert ran.code == 1 and f"what would be imported is {tmp_path}/more/torch_musa" in ran.stderr
+
+
 def test_the_users_site_packages_are_found_and_named(python: Path, wheel: Path, tmp_path: Path) -> None:
     (python.parents[1] / "pyvenv.cfg").write_text(
         (python.parents[1] / "pyvenv.cfg").read_text().replace("packages = false", "packages = true")

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -47,11 +47,10 @@ class Result(NamedTuple):
         return f"{self.problem}\n{self.output}" if self.output else self.problem
 
 
-def environment(also: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment of a child: the allowed part of ours, what `also` names, and the C locale with UTF-8."""
-    allowed = {*_ALLOWED, *also}
-    kept = {name: value for name, value in os.environ.items() if name in allowed or name.startswith(_ALLOWED_PREFIXES)}
-    return {**kept, "LC_ALL": "C.UTF-8"}
+def environment(also: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the environment of a child: the allowed part of ours, what `also` has, and the C locale with UTF-8."""
+    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+    return {**kept, **(also or {}), "LC_ALL": "C.UTF-8"}
 
 
 def run(
@@ -61,7 +60,7 @@ def run(
     *,
     seconds: float,
     options: Sequence[str] = (),
-    also: Sequence[str] = (),
+    also: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """Run a Python script in a child interpreter and return what it reports.
@@ -121,7 +120,7 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def _start(
-    command: Sequence[str], folder: str, output: IO[bytes], writing: int, also: Sequence[str]
+    command: Sequence[str], folder: str, output: IO[bytes], writing: int, also: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     """Start the child as the leader of a process group of its own."""
     return subprocess.Popen(

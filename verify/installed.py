@@ -14,7 +14,7 @@ from stack.commands import Proof, Prove
 from stack.defect import read_init
 from stack.errors import Usage
 from stack.installed import command
-from stack.installed.child import KEPT
+from stack.installed.child import kept
 from stack.installed.find import Installed
 from stack.message import headline
 from stack.outcome import Claim, Outcome
@@ -100,7 +100,7 @@ def status(store: Store, options: Mapping[str, str]) -> Outcome:
 
 def look_at(installed: Installed) -> Look:
     """Import torch and torch_musa in a child of the environment's interpreter; no device is initialized."""
-    result = child.run(installed.python, _SCRIPT, [], seconds=_SECONDS, also=KEPT)
+    result = child.run(installed.python, _SCRIPT, [], seconds=_SECONDS, also=kept())
     if result.problem:
         return Look(Live.UNKNOWN, f"the child that imports it {result.reason()}", {})
     if "unprepared" in result.value:
