@@ -19,6 +19,7 @@ index move together with the files) and `clone` (stack.clone: the tree itself is
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from typing import NamedTuple
@@ -337,15 +338,12 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
 
 
 def clear(tree: Tree, handle: int) -> None:
-    """Remove the journal's own files and the journal. Raises Environment where others keep it there."""
+    """Remove the journal's own files and the journal. Raises OSError where others keep it there, and names them."""
     own = [name for name in sorted(os.listdir(handle)) if _OWN.fullmatch(name)]
     for_each(lambda name: unlink(handle, name), own)
-    if foreign := sorted(os.listdir(handle)):
-        shown = ", ".join(map(repr, foreign[:3])) + (", and more" if len(foreign) > 3 else "")
-        raise Environment(
-            f"{tree.root}/{JOURNAL}: holds what no run of this tool has made: {shown}",
-            f"All else is put right. Move it out, then: rmdir {JOURNAL}",
-        )
+    if others := sorted(os.listdir(handle)):
+        said = f"holds what no run of this tool has made: {', '.join(map(repr, others[:3]))}"
+        raise OSError(errno.ENOTEMPTY, said, f"{tree.root}/{JOURNAL}")
     os.rmdir(JOURNAL, dir_fd=tree.handle)
 
 

@@ -169,9 +169,11 @@ def test_what_is_not_ours_in_the_journal_stays_and_is_named(
     (specimen / JOURNAL).mkdir()
     add(specimen / JOURNAL)
     before = snapshot(specimen)
-    ran = run_cli("apply", specimen)
-    assert ran.code == 4 and JOURNAL in ran.stderr and "Traceback" not in ran.stderr
-    assert snapshot(specimen) == before
+    (name,) = os.listdir(specimen / JOURNAL)
+    for verb in ("apply", "recover"):
+        ran = run_cli(verb, specimen)
+        assert ran.code == 4 and JOURNAL in ran.stderr and name in ran.stderr and "Traceback" not in ran.stderr
+        assert snapshot(specimen) == before
 
 
 @pytest.mark.parametrize("record", [b"", b"garbage", format_record(RECORD)[:-4]], ids=["empty", "garbage", "cut"])
