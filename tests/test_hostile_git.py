@@ -17,9 +17,10 @@ from repositories import WHO, commit_all, head, program, specimen_repository
 from stacks import git
 from test_hostile import CONFIGS
 
-from stack import commands, gitrun, plumbing
+from stack import commands, gitenv, gitrun, plumbing
 from stack.errors import Refused, StackError
 from stack.gitwork import GitWriter
+from stack.publication import Publication
 from stack.store import Store
 
 PROMISE = (
@@ -63,8 +64,6 @@ def without_objects(tree: Path) -> None:
 @pytest.fixture
 def old_git(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A git that does not know GIT_NO_LAZY_FETCH."""
-    from stack import gitenv
-
     monkeypatch.delitem(gitenv.OFFLINE, "GIT_NO_LAZY_FETCH")
     yield
 
@@ -94,6 +93,51 @@ def test_no_filter_of_the_repository_runs(tmp_path: Path, name: str) -> None:
     apply_commit(tree)
     assert not pwned.exists()
     assert git(tree, "rev-list", "--count", f"{before}..HEAD").strip() == b"3"
+
+
+def _fetch(tree: Path, pwned: Path) -> None:
+    without_objects(tree)
+    with (tree / ".git/config").open("a") as file:
+        file.write("[core]\n\trepositoryformatversion = 1\n" + PROMISE + CONFIGS["upload-pack"](pwned))
+
+
+def _filter(tree: Path, pwned: Path) -> None:
+    with (tree / ".git/config").open("a") as file:
+        file.write(f'[filter "a"]\n\tclean = "touch {pwned}; cat"\n')
+    (tree / ".git/info/attributes").write_text("* filter=a\n")
+
+
+def _own_git(tree: Path, pwned: Path) -> None:
+    program(tree / "git", f'touch {pwned}; exec {shutil.which("git")} "$@"')
+
+
+def _refresh_with_filters(publication: Publication) -> None:
+    publication.git.run("add", "--refresh", "--", *publication.paths)
+
+
+Take = Callable[[pytest.MonkeyPatch], object]
+WITHOUT: dict[str, tuple[Callable[[Path, Path], None], Take]] = {
+    "no transport": (_fetch, lambda patch: patch.setitem(gitenv.OFFLINE, "GIT_ALLOW_PROTOCOL", "file")),
+    "no filter": (_filter, lambda patch: patch.setattr(Publication, "_refresh", _refresh_with_filters)),
+    "no relative PATH": (_own_git, lambda patch: patch.setattr(gitrun, "search_path", lambda: os.environ["PATH"])),
+}
+
+
+@pytest.mark.parametrize("hostile, take", WITHOUT.values(), ids=WITHOUT)
+def test_without_the_protection_the_program_runs(
+    tmp_path: Path, old_git: None, monkeypatch: pytest.MonkeyPatch, hostile: Callable[[Path, Path], None], take: Take
+) -> None:
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    ran = []
+    for name in ("with", "without"):
+        tree, pwned = specimen_repository(tmp_path / name), tmp_path / f"pwned-{name}"
+        hostile(tree, pwned)
+        if name == "without":
+            take(monkeypatch)
+        with contextlib.suppress(StackError):
+            apply_commit(tree)
+        ran.append(pwned.exists())
+    assert ran == [False, True]
 
 
 @pytest.mark.parametrize("name", ["git", "env"])

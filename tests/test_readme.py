@@ -187,6 +187,17 @@ def test_states_are_those_of_the_code() -> None:
     assert [row[0].strip("`") for row in table("### States")] == [standing.value for standing in Standing]
 
 
+def test_the_figures_of_the_cases_are_those_of_the_folders() -> None:
+    cases = list((ROOT / "tests" / "cases").iterdir())
+    said = [line for case in cases for file in case.glob("tools.txt") for line in file.read_text().split("\n")]
+    words = ("same", "refuses", "half", "differs")
+    patch, git = ([said.count(f"{tool}: {word}") for word in words] for tool in ("patch -F0", "git apply"))
+    after = sum((case / "after").is_dir() for case in cases)
+    figures = [len(cases), after, len(cases) - after, *patch, *git]
+    (told,) = re.findall(r"^- \*\*Cases\.\*\*(.*?)^- ", README, re.M | re.S)
+    assert [int(number) for number in re.findall(r"(?<!-F)\b\d+\b", told)] == figures
+
+
 def test_every_verb_is_told() -> None:
     for verb in cli.VERBS:
         assert re.search(rf"`(apply\.py )?{verb}[ `]", README), verb
