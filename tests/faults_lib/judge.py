@@ -77,7 +77,7 @@ def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Whole
 def _remove_named_locks(ran: Ran, world: Path) -> bool:
     """Remove the locks of git's own that a command names, as its user would; return whether it names any."""
     named = [Path(found[1] or found[2] or found[3]) for found in _LOCK.finditer(ran.said)]
-    there = [path for path in named if path.exists()]
+    there = [path for path in dict.fromkeys(named) if path.exists()]
     for path in there:
         assert path.is_relative_to(world / "tree/.git") and path.name != "index.lock", path
         path.unlink()
