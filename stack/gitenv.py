@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from stack.errors import Refused
 from stack.tree import stands
@@ -22,5 +23,5 @@ def search_path() -> str:
 
 def check_index(path: str) -> None:
     """Raise Refused where a repository's index would be waited for, or leads elsewhere: a FIFO, a device, a link."""
-    if stands(path) and (os.path.islink(path) or not os.path.isfile(path)):
+    if stands(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         raise Refused(f"{path}: is no regular file", "Remove it; git reset then makes it anew.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -55,7 +56,7 @@ class Publication(Partner):
     def begin(self, journal: int) -> None:
         """Lock the index, build the commits and the index to be. The user's own is only read."""
         self.journal = journal
-        if not _is_ours(self.scratch) and stands(self.scratch):
+        if stands(self.scratch) and not _is_folder(self.scratch):
             raise Refused(f"{self.scratch}: is no folder", "Remove it: the name is ours.")
         mark(journal)
         shutil.rmtree(self.scratch, ignore_errors=True)  # left by a run whose journal somebody removed
@@ -194,8 +195,9 @@ def scratch_of(place: Place) -> str:
     return os.path.join(place.git_dir, SCRATCH)
 
 
-def _is_ours(scratch: str) -> bool:
-    return os.path.isdir(scratch) and not os.path.islink(scratch)
+def _is_folder(path: str) -> bool:
+    """Whether a folder stands there, and no link to one; an error is no answer."""
+    return stands(path) and stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def put_index(place: Place, name: str) -> None:
@@ -210,7 +212,7 @@ def put_index(place: Place, name: str) -> None:
 def clean(place: Place) -> None:
     """Remove index.lock if it is ours, and the scratch directory."""
     scratch, lock = scratch_of(place), f"{place.index_file}.lock"
-    if not _is_ours(scratch):
+    if not _is_folder(scratch):
         return
     names = os.listdir(scratch)
     if any(same_file(lock, f"{scratch}/{name}") for name in names):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from stack.errors import Environment, Refused, Usage
 from stack.installed.find import Installed
+from stack.tree import stands
 
 _MANAGERS = {
     "dpkg-query": ("-S",),
@@ -37,7 +38,7 @@ def check_writable(installed: Installed, paths: Iterable[str], command: str) -> 
     for path in paths:
         full = f"{installed.site}/{path}"
         for name in (full, os.path.dirname(full)):
-            if os.path.exists(name) and (why := _not_ours(name, folder=name != full)):
+            if stands(name) and (why := _not_ours(name, folder=name != full)):
                 raise Environment(f"{name}: {why}", _who_may(name, command))
 
 
@@ -110,7 +111,7 @@ def _owners(installed: Installed, path: str) -> tuple[list[Owner], list[str]]:
 
 def _has_rpm_database() -> bool:
     """Return whether rpm has a database to ask; where it has none (on Debian, say) a mere query makes one in $HOME."""
-    return os.path.isdir(os.fsdecode(_run("rpm", "--eval", "%{_dbpath}").stdout.strip()))
+    return stands(os.fsdecode(_run("rpm", "--eval", "%{_dbpath}").stdout.strip()))
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[bytes]:
@@ -149,7 +150,7 @@ def _conda(prefix: str, path: str) -> Iterator[Owner]:
     """Yield the conda package whose list has the file (conda-meta/NAME.json, `files`)."""
     folder = f"{prefix}/conda-meta"
     inner = os.path.relpath(path, os.path.realpath(prefix))
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    names = os.listdir(folder) if stands(folder) else []
     for name in sorted(name for name in names if name.endswith(".json")):
         with open(f"{folder}/{name}", "rb") as file:
             data = file.read()

@@ -151,7 +151,7 @@ def _status(row: Row, world: Path, server: Server) -> list[str]:
 def _recover(words: list[str], world: Path, server: Server) -> Ran:
     if words[0] == "rm":
         return calls.run(words, environment(world))
-    return _patiently(lambda: server.run(words[1:], environment(world)), "at work here")
+    return _patiently(lambda: server.run(words[1:], environment(world)), "this tool is at work here")
 
 
 def _patiently(run: Callable[[], Ran], busy: str) -> Ran:
