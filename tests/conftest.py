@@ -98,7 +98,7 @@ def run_cli(tmp_path: Path) -> RunCli:
 
     def run(*args: object, env: dict[str, str] | None = None) -> Ran:
         done = subprocess.run(
-            _command(args), cwd=tmp_path, env={**os.environ, **(env or {})}, capture_output=True, timeout=60
+            _command(args), cwd=tmp_path, env={**os.environ, **(env or {})}, capture_output=True, timeout=300
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
