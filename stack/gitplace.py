@@ -91,14 +91,19 @@ def check_lock(place: Place) -> None:
         )
 
 
-def left_locks(place: Place, *refs: str) -> str:
-    """Return what to do about git's own locks on HEAD and these refs: nothing where none is held.
+def ref_locks(place: Place, *refs: str) -> list[str]:
+    """Return the lock files that git makes when it changes HEAD or these refs (git manual, gitrepository-layout)."""
+    names = [word for ref in ("HEAD", "packed-refs", *refs) for word in ("--git-path", f"{ref}.lock")]
+    paths = place.git.ask("rev-parse", *names).split("\n")
+    return [os.path.join(place.git.folder, path) for path in paths]
+
+
+def left_locks(locks: Iterable[str]) -> str:
+    """Return what to do about those of the locks that are there; nothing for none.
 
     A git that is killed leaves them. They bear no mark, so that one of another git at work looks the same.
     """
-    names = [word for ref in ("HEAD", "packed-refs", *refs) for word in ("--git-path", f"{ref}.lock")]
-    paths = place.git.ask("rev-parse", *names).split("\n")
-    held = " and ".join(path for path in paths if stands(os.path.join(place.root, path)))
+    held = " and ".join(path for path in locks if os.path.lexists(path))
     return f"If no git is at work here, one was cut off and you are to remove {held}" if held else ""
 
 

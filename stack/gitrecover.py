@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from stack.errors import Environment, Refused
-from stack.gitplace import Place, left_locks, locate
+from stack.gitplace import Place, left_locks, locate, ref_locks
 from stack.journal import GIT, Record, undo, unlink
 from stack.publication import ACCOUNT, NEW_INDEX, OLD_INDEX, clean, put_index, same_file, scratch_of, value_of
 from stack.tree import Kind, Tree
@@ -22,7 +22,7 @@ def recover_git(tree: Tree, handle: int, record: Record | None) -> str:
     The caller holds the tree's lock. Raises Environment where git does not answer, OSError; can be run again.
     """
     place = _place(tree)
-    refs = filter(None, (place.branch, _account(place)[1])) if place else ()
+    locks = ref_locks(place, *filter(None, (place.branch, _account(place)[1]))) if place else ()
     if record and place and _is_published(place):
         os.unlink("record", dir_fd=handle)
     elif record:
@@ -30,7 +30,7 @@ def recover_git(tree: Tree, handle: int, record: Record | None) -> str:
     if place:
         clean(place)
     unlink(handle, GIT)
-    return left_locks(place, *refs) if place else ""
+    return left_locks(locks)
 
 
 def _place(tree: Tree) -> Place | None:

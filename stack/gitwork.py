@@ -8,7 +8,6 @@ back; after a kill the next run does, or finishes what HEAD has already (stack.g
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from stack.gitplace import (
     committer,
     left_locks,
     locate,
+    ref_locks,
 )
 from stack.gitrun import Git
 from stack.outcome import Outcome
@@ -106,19 +106,20 @@ class GitWriter(Writer):
             images = {step.path: step.after for step in plan.steps}
             return Wanted(made[-1].id, images, f"apply.py: {state.release.name if state.release else ''}", who)
 
+        locks = ref_locks(place, *filter(None, (place.branch, self.branch and f"refs/heads/{self.branch}")))
         try:
             commit(tree, plan, Publication(place, self.branch, build))
         except StackError as error:
-            refs = filter(None, (place.branch, self.branch and f"refs/heads/{self.branch}"))
-            with contextlib.suppress(StackError):
-                error.tip = " ".join(filter(None, (error.tip, left_locks(place, *refs))))
+            error.tip = " ".join(filter(None, (error.tip, left_locks(locks))))
             raise
-        return _written(made, place, self._where(place))
+        # A git that could not remove its lock ends with code 0.
+        return _written(made, place, self._where(place), left_locks(locks))
 
 
-def _written(made: Sequence[Made], place: Place, where: str) -> Written:
+def _written(made: Sequence[Made], place: Place, where: str, left: str) -> Written:
     lines = [f"  commit {one.id[:12]}: {one.subject}" for one in made]
     lines.append(f"  on {where}; HEAD was {place.head[:12]}")
+    lines += [f"  {left}"] if left else []
     data = {"before": place.head, "on": where, "made": [one._asdict() for one in made]}
     return Written("\n".join(lines), {"commits": data})
 
