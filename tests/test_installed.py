@@ -343,6 +343,18 @@ def test_a_file_that_somebody_changes_just_after_is_told(python: Path) -> None:
     assert ran.code == 4 and f"{INIT}: was changed by somebody else just after it was written" in ran.stderr
 
 
+def test_files_that_cannot_be_read_again_are_said_to_be_changed(python: Path) -> None:
+    def commit(tree: Tree, plan: Plan) -> None:
+        transaction.commit(tree, plan)
+        broken.start()
+
+    broken = patch("stack.installed.command.Tree.read", side_effect=Environment("cannot be read"))
+    with patch("stack.installed.command.commit", commit):
+        ran = run("apply", "--installed", "--tests=none", "--python", python)
+    broken.stop()
+    assert ran.code == 4 and "All files are changed as planned" in ran.stderr
+
+
 @pytest.mark.torch
 def test_the_live_module_on_real_torch(tmp_path: Path) -> None:
     python = standin_install.make_environment(tmp_path / "venv")

@@ -169,7 +169,11 @@ def _unlisted(rows: list[record.Row], images: Mapping[str, File | None], new: Ma
 def _confirm(tree: Tree, plan: Plan) -> None:
     """Read what was written once more: somebody else may write into a site-packages at any time."""
     for step in plan.steps:
-        entry = tree.read(step.path)
+        try:
+            entry = tree.read(step.path)
+        except Environment as error:
+            tip = "All files are changed as planned, but could not be read once more: apply.py status --installed does."
+            raise Environment(str(error), tip) from error
         now = sha256(entry.data) if entry.kind is Kind.FILE else None
         if now != (sha256(step.after.data) if step.after else None):
             raise Environment(

@@ -57,7 +57,7 @@ def judge(row: Row, world: Path, call: Call, fault: str, ran: Ran, wholes: Whole
         if not state or recovered.code:
             said = recovered.said.strip()
             problems.append(f"{shlex.join(named)}: {recovered.code}: {said}: {_differences(world, wholes)}")
-    if fault != KILL and ran.code == 0 and state != "after":
+    if fault != KILL and ran.code == 0 and not state.startswith("after"):
         problems.append(f"exit code 0, but the state is {state!r}")
     if fault != KILL and ran.code and outcome == "after":
         outcome = "after, with an error"
@@ -115,7 +115,7 @@ def whole(row: Row, world: Path, wholes: Wholes) -> str:
     settled = any(path.endswith(".git/index") for path in now) and ".torch-musa-patches" not in " ".join(now)
     if settled and _is_after(with_indexes_as_text(world, now), wholes.after_as_text, wholes.before):
         return "after"
-    return "between" if row.also(now) else ""
+    return row.also(now)
 
 
 def _has_time(path: str) -> bool:

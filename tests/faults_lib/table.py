@@ -7,6 +7,7 @@ A row for another command needs a line in ROWS, and a way to prepare its world.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stack import commands
+from stack.digest import sha256
+from stack.installed.record import digest_of
+from stack.pins import parse_pins
 from stack.store import Store
 from tests import exports, installs
 from tests.conftest import INIT, STACKS, copy_specimen
@@ -33,7 +37,7 @@ class Row(NamedTuple):
     argv: its arguments; `W` at the start of a word is the world. prepare: makes the world. place: of what in the
     world `status` is asked after a kill. unproven: run it without its proof, which writes outside the tree only and
     takes a second each time, and without its look at other processes. gits: inject into the gits that it starts, too.
-    also: another whole state.
+    also: names another whole state, if the world is in one.
     """
 
     name: str
@@ -42,7 +46,7 @@ class Row(NamedTuple):
     place: str = "tree"
     unproven: bool = False
     gits: bool = False
-    also: Callable[[Picture], bool] = lambda picture: False
+    also: Callable[[Picture], str] = lambda picture: ""
 
 
 def command(row: Row, world: Path) -> list[str]:
@@ -171,10 +175,12 @@ def _index_moves(call: calls.Call) -> bool:
     return call.name == "rename" and call.text.endswith("= 0") and '/index.lock", ' in call.text
 
 
-def _cloned_or_empty(picture: Picture) -> bool:
+def _cloned_or_empty(picture: Picture) -> str:
     """Whether the clone is as it came, or an empty directory: `apply`, or the same command, goes on from there."""
     journal = any(path.startswith("dest/.torch-musa-patches") for path in picture)
-    return not journal and ("dest/.git/HEAD" in picture or not any(path.startswith("dest/") for path in picture))
+    if journal or "dest/.git/HEAD" not in picture and any(path.startswith("dest/") for path in picture):
+        return ""
+    return "between"
 
 
 def _installed(world: Path) -> None:
@@ -188,6 +194,32 @@ def _patched(world: Path) -> None:
     _installed(world)
     ran = installs.run("apply", "--installed", "--tests=none", "--python", world / "venv/bin/python")
     assert ran.code == 0, ran
+
+
+_CACHE = re.compile(r"torch_musa/(core/__pycache__/_lazy_init|__pycache__/__init__)\.")
+
+
+def _without_bytecode(pins: str) -> Callable[[Picture], str]:
+    """Name the state in which an installed package has these pins' bytes, the rows for them, and no bytecode.
+
+    So it is, and the command says so, where the child that makes the bytecode fails: the next import makes it.
+    """
+
+    text = (STACKS / "patches" / RELEASE / f"{pins}.sha256").read_bytes()
+    wanted = {path: pin for path, pin in parse_pins(text, pins).items() if path.startswith("torch_musa/")}
+
+    def also(picture: Picture) -> str:
+        found = {path: picture[f"{SITE}/{path}"].data for path in wanted}
+        record = picture[f"{SITE}/torch_musa-2.7.1.dist-info/RECORD"].data.decode()
+        caches = [
+            path for path in picture if re.search(r"torch_musa/(core/__pycache__/_lazy|__pycache__/__)init", path)
+        ]
+        rows = [f"{path},{digest_of(data)},{len(data)}\n" for path, data in found.items()]
+        settled = not caches and not any(".torch-musa-patches" in path for path in picture)
+        right = {path: sha256(data) for path, data in found.items()} == wanted and all(row in record for row in rows)
+        return "after, without bytecode" if settled and right else ""
+
+    return also
 
 
 def _wheel(world: Path) -> None:
@@ -208,6 +240,7 @@ CLONE = ("apply", "--tests", "none", "--clone", "W/upstream", "--ref", "v1", *GI
 UNAPPLY = ("unapply", *GIVEN, "W/tree")
 RECOVER = ("recover", "W/tree")
 INSTALLED = ("--installed", "--python", "W/venv/bin/python", *GIVEN)
+PATCH = ("apply", "--tests", "none", *INSTALLED)
 
 ROWS = (
     Row("apply", APPLY, _tree),
@@ -222,8 +255,15 @@ ROWS = (
     Row("export-rpm", (*EXPORT, "rpm", "W/out"), _out("rpm", False), "out"),
     Row("export-mbox", (*EXPORT, "mbox", "W/out/stack.mbox"), _out("mbox", False), "out"),
     Row("export-quilt", (*EXPORT, "quilt", "W/out"), _out("quilt", True), "out"),
-    Row("apply-installed", ("apply", "--tests", "none", *INSTALLED), _installed, SITE, unproven=True),
-    Row("unapply-installed", ("unapply", *INSTALLED), _patched, SITE, unproven=True),
+    Row(
+        "apply-installed",
+        ("apply", "--tests", "none", *INSTALLED),
+        _installed,
+        SITE,
+        True,
+        also=_without_bytecode("result"),
+    ),
+    Row("unapply-installed", ("unapply", *INSTALLED), _patched, SITE, True, also=_without_bytecode("base")),
     Row("wheel", ("wheel", *GIVEN, f"W/{WHEEL}", "W/out"), _wheel, "out"),
     Row("commit", (*COMMIT, "W/tree"), _repository, gits=True),
     Row("commit-branch", (*COMMIT, "--branch", "topic", "W/tree"), _repository, gits=True),
