@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -119,5 +120,6 @@ def _publish(folder: Tree, staged: str, name: str, digest: str) -> bool:
         if os.path.lexists(target):
             raise Refused(f"{target}: exists already", "Move it away, or name another folder.") from None
         os.rename(staged, target)
-    os.fsync(folder.handle)
+    with contextlib.suppress(OSError):  # unsynced, its name could be lost in a power cut, no more
+        os.fsync(folder.handle)
     return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZipInfo
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipInfo
 
 from stack.errors import Usage
 from stack.installed.record import appended, read_rows, rewritten
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 Time = tuple[int, int, int, int, int, int]
 # What the zip format can say.
 _FIRST, _LAST = 315532800, 4354819198
+_STREAMED = 0x08
+"""Sizes after the data (APPNOTE 4.4.4): the library's way out where it cannot seek, and other bytes than always."""
 
 
 def epoch() -> Time | None:
@@ -68,6 +71,8 @@ def write(wheel: Wheel, changed: Mapping[str, bytes | None], path: str) -> None:
                 _put(out, _like(member, wheel.names.renamed(name), when), data)
         for name in sorted(set(changed) - set(wheel.members)):
             _put(out, _new(name, when or wheel.members[wheel.record].date_time), changed[name] or b"")
+        if any(member.flag_bits & _STREAMED for member in out.infolist()):
+            raise OSError(errno.ESPIPE, "cannot be written at a place of one's choice", path)
 
 
 def _like(member: ZipInfo, name: str, when: Time | None) -> ZipInfo:
@@ -105,11 +110,17 @@ def _copy(wheel: Wheel, source: ZipInfo, out: WheelFile, member: ZipInfo) -> Non
 
 
 def check_whole(path: str) -> None:
-    """Read a wheel's every member, which the library holds against RECORD; raises WheelError where one differs."""
+    """Read a wheel's every member, which the library holds against RECORD.
+
+    Raises WheelError where one differs, OSError where it cannot be read: the library takes some for a bad file.
+    """
     from wheel.wheelfile import WheelFile
 
-    with WheelFile(path) as file:
-        for member in file.infolist():
-            with file.open(member) as reader:
-                while reader.read(CHUNK):
-                    pass
+    try:
+        with WheelFile(path) as file:
+            for member in file.infolist():
+                with file.open(member) as reader:
+                    while reader.read(CHUNK):
+                        pass
+    except BadZipFile as error:
+        raise OSError(errno.EIO, f"cannot be read again: {error}", path) from error
