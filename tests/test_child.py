@@ -143,7 +143,8 @@ def test_a_signal_leaves_neither_child_nor_grandchild(tmp_path: Path, number: in
         "if pid: os.rename('pids.new', 'pids')\ntime.sleep(60)\n"
     )
     program = (
-        "import sys; from pathlib import Path; from verify import child\n"
+        "import signal, sys; from pathlib import Path; from verify import child\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup lets it be ignored
         f"child.run(sys.executable, Path({str(script)!r}), [{str(tmp_path)!r}], seconds=60)\n"
     )
     root = Path(child.__file__).parents[1]
