@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from stack.errors import Environment, Exit, Refused
+from stack.errors import Environment, Exit, Refused, StackError
 from stack.journal import CLONE, clone_tip, pending
 from stack.journal import recover as settle
 from stack.lock import locked, try_lock
@@ -216,9 +216,11 @@ def recover(root: str) -> Outcome:
     from stack.scratch import sweep
 
     with Tree(root) as tree, locked(tree) as have_lock:
-        done = settle(tree, have_lock)
-        tip = f"apply.py status {quote(root)} tells its state." if done and tree.read(INIT).kind is Kind.FILE else ""
-    with contextlib.suppress(OSError):  # a folder of temporary files that cannot be listed is no matter of this tree
+        done, tip = settle(tree, have_lock), ""
+        with contextlib.suppress(StackError):  # what follows changes nothing in this tree, and must not deny the work
+            if done and tree.read(INIT).kind is Kind.FILE:
+                tip = f"apply.py status {quote(root)} tells its state."
+    with contextlib.suppress(OSError):
         sweep()
     if done:
         message = f"{root}: a run was cut off here: what it had left was put right"

@@ -34,10 +34,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from stack.paths import JOURNAL  # noqa: E402
 from tests.faults_lib import calls, table  # noqa: E402
 from tests.faults_lib.calls import ERRORS, KILL, Call, Shim  # noqa: E402
 from tests.faults_lib.judge import Verdict, Wholes, judge, whole  # noqa: E402
-from tests.faults_lib.picture import take, with_indexes_as_text  # noqa: E402
+from tests.faults_lib.picture import PLACE, take, with_indexes_as_text  # noqa: E402
 from tests.faults_lib.table import ROWS, Row  # noqa: E402
 
 KEPT = ROOT / "build" / "faults"
@@ -78,6 +79,8 @@ class Desk:
         """Make the world anew."""
         shutil.rmtree(self.world, ignore_errors=True)
         subprocess.run(["cp", "-a", str(self.origin), str(self.world)], check=True)  # -a: with times and hard links
+        for journal in self.world.rglob(JOURNAL):
+            _as_if_written_here(journal)
 
     def run(self, log: bool = False, point: Point | None = None) -> calls.Ran:
         """Run the command, recorded or with a fault in its own calls."""
@@ -131,6 +134,15 @@ class Desk:
         if verdict.outcome != "before" or verdict.problems:
             self.fresh()
         return verdict
+
+
+def _as_if_written_here(journal: Path) -> None:
+    """Let a journal in a copy name its own inode: a journal that came with a copy is not obeyed."""
+    for file in (journal / "record", journal / "git"):
+        if file.exists():
+            times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+            file.write_bytes(PLACE.sub(b"place %d" % journal.stat().st_ino, file.read_bytes()))
+            os.utime(file, ns=times)
 
 
 def points_of(mine: Sequence[Call], gits: Sequence[Call], faults: Sequence[str]) -> Iterator[Point]:

@@ -20,7 +20,7 @@ from stack.lock import this_host
 from stack.paths import JOURNAL
 from stack.records import plan_files
 from stack.store import Store
-from stack.tree import Tree
+from stack.tree import Entry, Tree
 
 STORE = Store(str(STACKS))
 RECORD = Record(this_host(), 4242, (Line(0, "a" * 64, "-", "x/y"),), ("d", "d/e"), ((0o755, "f"),), 77)
@@ -267,6 +267,21 @@ def test_recover_does_not_need_the_folder_of_temporary_files(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
     assert commands.recover(str(specimen)).outcome == "put right"
     assert contents(specimen) == before
+
+
+def test_recover_does_not_deny_its_work_when_it_cannot_read_on(specimen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(specimen)
+    killed(specimen)
+    monkeypatch.setattr(Tree, "read", lambda self, path, real=Tree.read: _unreadable(self, path, real))
+    assert commands.recover(str(specimen)).outcome == "put right"
+    monkeypatch.undo()
+    assert contents(specimen) == before
+
+
+def _unreadable(tree: Tree, path: str, real: Callable[[Tree, str], Entry]) -> Entry:
+    if path == INIT:
+        raise Environment("cannot be read")
+    return real(tree, path)
 
 
 def test_the_verbs_that_judge_a_tree_say_that_a_run_was_cut_off_there(specimen: Path, run_cli: RunCli) -> None:

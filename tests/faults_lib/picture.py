@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable, Mapping
@@ -11,6 +12,9 @@ from typing import NamedTuple
 
 LEFT_OUT = (".git/objects", ".git/logs")
 """Objects that nothing refers to, and the reflog, which tells of a branch that was moved and moved back."""
+
+PLACE = re.compile(rb"(?m)^place \d+$")
+"""The line in which a journal names the inode of its directory."""
 
 
 class Shot(NamedTuple):
@@ -28,12 +32,14 @@ Picture = Mapping[str, Shot]
 def take(world: Path) -> dict[str, Shot]:
     """Return every path below world but what LEFT_OUT names; directories have no time: their entries change it.
 
-    The name of the world itself, which a clone notes, is written @.
+    The name of the world itself, which a clone notes, is written @, and so is the inode that a journal notes.
     """
     shots: dict[str, Shot] = {}
     name = os.fsencode(world)
     _walk(name, "", shots)
-    return {path: shot._replace(data=shot.data.replace(name, b"@")) for path, shot in shots.items()}
+    return {
+        path: shot._replace(data=PLACE.sub(b"place @", shot.data.replace(name, b"@"))) for path, shot in shots.items()
+    }
 
 
 def _walk(folder: bytes, label: str, shots: dict[str, Shot]) -> None:
