@@ -79,7 +79,7 @@ matrix: setup ## Run the simulated level of each release on its own torch; insta
 	@$(RUN) tests/matrix.py $(ARGS)
 
 .PHONY: faults
-faults: setup ## Kill every command at each call to the file system, and let each fail: some 40 minutes. ARGS='apply commit'.
+faults: setup ## Kill every command at each call to the file system, and let each fail: about an hour. ARGS='apply commit'.
 	@$(RUN) tests/faults.py $(ARGS)
 
 TOOLS := .venv-tools
