@@ -179,17 +179,15 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
     end = 0
     for number, hunk in enumerate(change.hunks, 1):
         stated, want, put = side(hunk, reverse)
-        at = places(lines, want)
-        if put and not put[-1].endswith(b"\n"):  # a line without a newline is the last one
-            at = [start for start in at if start + len(want) - 1 == len(lines)]
+        at, already = _sites(lines, want, put), _sites(lines, put, want)
         kind = "unique"
         differing: tuple[tuple[str, str], ...] = ()
         if len(at) > 1:
             kind = "ambiguous"
         elif at and at[0] <= end:
             kind = "out of order"
-        elif not at and len(places(lines, put)) == 1:
-            kind, at = "in already", places(lines, put)
+        elif not at and len(already) == 1:
+            kind, at = "in already", already
         elif not at:
             kind = "changed"
             if number <= _MOST_EXPLAINED:
@@ -197,6 +195,14 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
         end = at[0] + len(want) - 1 if kind == "unique" else end
         placed.append(Placement(name, change.path, number, stated, kind, tuple(at), differing))
     return placed
+
+
+def _sites(lines: Sequence[bytes], block: Sequence[bytes], other: Sequence[bytes]) -> list[int]:
+    """Return where a block stands and the other side of its hunk could: a line without a newline is the last one."""
+    found = places(lines, block)
+    if other and not other[-1].endswith(b"\n"):
+        return [start for start in found if start + len(block) - 1 == len(lines)]
+    return found
 
 
 def _moved(change: FileChange, placed: Sequence[Placement], lines: Sequence[bytes], reverse: bool) -> list[bytes]:
