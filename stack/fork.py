@@ -179,14 +179,14 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
     end = 0
     for number, hunk in enumerate(change.hunks, 1):
         stated, want, put = side(hunk, reverse)
-        at, already = _sites(lines, want, put), _sites(lines, put, want)
+        at = _sites(lines, want, put)
         kind = "unique"
         differing: tuple[tuple[str, str], ...] = ()
         if len(at) > 1:
             kind = "ambiguous"
         elif at and at[0] <= end:
             kind = "out of order"
-        elif not at and len(already) == 1:
+        elif not at and len(already := _sites(lines, put, want)) == 1:
             kind, at = "in already", already
         elif not at:
             kind = "changed"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from stack.errors import Refused
-from stack.tree import stands
+from stack.tree import Kind, kind_at
 
 SECONDS = 900
 """No command on a repository that is here takes so long; one that waits for ever (a FIFO in .git) is ended then."""
@@ -23,5 +22,5 @@ def search_path() -> str:
 
 def check_index(path: str) -> None:
     """Raise Refused where a repository's index would be waited for, or leads elsewhere: a FIFO, a device, a link."""
-    if stands(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+    if kind_at(path) not in (Kind.FILE, Kind.ABSENT):
         raise Refused(f"{path}: is no regular file", "Remove it; git reset then makes it anew.")

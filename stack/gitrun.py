@@ -89,7 +89,7 @@ class Git(NamedTuple):
         library = gitpython()
         pairs = [f"{key}={value}" for key, value in {**self.env, **env}.items()]
         settings = [word for setting in self.settings for word in ("-c", setting)]
-        argv = [which("env", path=search_path()) or "/usr/bin/env", "-i", *pairs, "git", *settings, *args]
+        argv = [which("env", path=self.env["PATH"]) or "/usr/bin/env", "-i", *pairs, "git", *settings, *args]
         with TemporaryFile() as file:
             file.write(data)
             file.seek(0)

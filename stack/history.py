@@ -13,8 +13,8 @@ def blob(root: str, name: str) -> bytes | None:
     import subprocess
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    env = {**kept, **OFFLINE, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    env["PATH"] = search_path()
+    env = {**kept, **OFFLINE, "PATH": search_path(), "LC_ALL": "C"}
+    env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     # The repository must be the tree's own: an enclosing one says nothing about it.
     env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.abspath(root))
     command = ["git", "-c", "core.fsmonitor=false", "cat-file", "blob", name]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from stack.gitrun import Git
 from stack.journal import GIT, mark
 from stack.plan import File
 from stack.transaction import Partner
-from stack.tree import stands
+from stack.tree import Kind, kind_at
 
 SCRATCH = "torch-musa-patches"
 ACCOUNT, OLD_INDEX, NEW_INDEX = "account", "index.old", "index.new"
@@ -56,7 +55,7 @@ class Publication(Partner):
     def begin(self, journal: int) -> None:
         """Lock the index, build the commits and the index to be. The user's own is only read."""
         self.journal = journal
-        if stands(self.scratch) and not _is_folder(self.scratch):
+        if kind_at(self.scratch) not in (Kind.DIRECTORY, Kind.ABSENT):
             raise Refused(f"{self.scratch}: is no folder", "Remove it: the name is ours.")
         mark(journal)
         shutil.rmtree(self.scratch, ignore_errors=True)  # left by a run whose journal somebody removed
@@ -195,11 +194,6 @@ def scratch_of(place: Place) -> str:
     return os.path.join(place.git_dir, SCRATCH)
 
 
-def _is_folder(path: str) -> bool:
-    """Whether a folder stands there, and no link to one; an error is no answer."""
-    return stands(path) and stat.S_ISDIR(os.lstat(path).st_mode)
-
-
 def put_index(place: Place, name: str) -> None:
     """Put a file of the scratch directory in the place of the index; it keeps its link there."""
     scratch = scratch_of(place)
@@ -212,7 +206,7 @@ def put_index(place: Place, name: str) -> None:
 def clean(place: Place) -> None:
     """Remove index.lock if it is ours, and the scratch directory."""
     scratch, lock = scratch_of(place), f"{place.index_file}.lock"
-    if not _is_folder(scratch):
+    if kind_at(scratch) is not Kind.DIRECTORY:
         return
     names = os.listdir(scratch)
     if any(same_file(lock, f"{scratch}/{name}") for name in names):

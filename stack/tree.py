@@ -125,18 +125,22 @@ class Tree:
         return Entry(Kind.ABSENT)
 
 
-def stands(path: str) -> bool:
-    """Whether anything stands at a path, a dangling link included.
+def kind_at(path: str) -> Kind:
+    """Return what stands at a path, a link as such.
 
-    Unlike os.path.lexists, which takes every error for no, raises Environment where that cannot be told.
+    Unlike os.path.isfile and its like, which take every error for no, raises Environment where that cannot be told.
     """
     try:
-        os.lstat(path)
+        return _kind(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return Kind.ABSENT
     except OSError as error:
         raise Environment(f"{path}: cannot be looked at: {error.strerror}") from error
-    return True
+
+
+def stands(path: str) -> bool:
+    """Whether anything stands at a path, a dangling link included. Raises as kind_at does."""
+    return kind_at(path) is not Kind.ABSENT
 
 
 def close(handle: int) -> None:
@@ -167,6 +171,8 @@ def read_at(handle: int, name: str) -> Entry:
 
 
 def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return Kind.FILE
     if stat.S_ISLNK(mode):
         return Kind.LINK
     return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.SPECIAL

@@ -204,16 +204,13 @@ def _without_bytecode(pins: str) -> Callable[[Picture], str]:
 
     So it is, and the command says so, where the child that makes the bytecode fails: the next import makes it.
     """
-
     text = (STACKS / "patches" / RELEASE / f"{pins}.sha256").read_bytes()
     wanted = {path: pin for path, pin in parse_pins(text, pins).items() if path.startswith("torch_musa/")}
 
     def also(picture: Picture) -> str:
         found = {path: picture[f"{SITE}/{path}"].data for path in wanted}
         record = picture[f"{SITE}/torch_musa-2.7.1.dist-info/RECORD"].data.decode()
-        caches = [
-            path for path in picture if re.search(r"torch_musa/(core/__pycache__/_lazy|__pycache__/__)init", path)
-        ]
+        caches = [path for path in picture if _CACHE.search(path)]
         rows = [f"{path},{digest_of(data)},{len(data)}\n" for path, data in found.items()]
         settled = not caches and not any(".torch-musa-patches" in path for path in picture)
         right = {path: sha256(data) for path, data in found.items()} == wanted and all(row in record for row in rows)
@@ -255,14 +252,7 @@ ROWS = (
     Row("export-rpm", (*EXPORT, "rpm", "W/out"), _out("rpm", False), "out"),
     Row("export-mbox", (*EXPORT, "mbox", "W/out/stack.mbox"), _out("mbox", False), "out"),
     Row("export-quilt", (*EXPORT, "quilt", "W/out"), _out("quilt", True), "out"),
-    Row(
-        "apply-installed",
-        ("apply", "--tests", "none", *INSTALLED),
-        _installed,
-        SITE,
-        True,
-        also=_without_bytecode("result"),
-    ),
+    Row("apply-installed", PATCH, _installed, SITE, True, also=_without_bytecode("result")),
     Row("unapply-installed", ("unapply", *INSTALLED), _patched, SITE, True, also=_without_bytecode("base")),
     Row("wheel", ("wheel", *GIVEN, f"W/{WHEEL}", "W/out"), _wheel, "out"),
     Row("commit", (*COMMIT, "W/tree"), _repository, gits=True),
