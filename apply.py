@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036 - the one line that an old Python must reach
     sys.exit("apply.py: needs Python 3.10 or later, this is " + sys.version.split()[0])
+if __name__ == "__main__":
+    gc.disable()  # a run this short leaves no cycles worth the search for them, and the imports are most of it
 
-import gc
 import os
 from collections.abc import Mapping
 
@@ -170,6 +172,5 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     cli.keep_standard_descriptors()
-    gc.disable()  # a run this short leaves no cycles worth the search for them
     # All is written and closed; to take every module down in good order would take longer than to apply a patch.
     os._exit(main(sys.argv[1:]))

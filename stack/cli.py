@@ -1,7 +1,5 @@
 """The command line as data, and how it is read and answered. apply.py has the verbs themselves."""
 
-from __future__ import annotations
-
 # getopt, not argparse: argparse and its help machinery take as long as all else that apply does.
 import getopt
 import os

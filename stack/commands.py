@@ -3,8 +3,6 @@
 A proof is handed in: the engine knows no torch and no test runner (see Prove).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

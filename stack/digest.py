@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import sha1
+    from hashlib import sha256 as sha2
+else:
+    # hashlib loads OpenSSL, which takes as long as to apply a patch. As the standard library's own random does, try
+    # the lean modules first; a build of Python may leave them out.
+    try:
+        from _sha1 import sha1
+
+        if sys.version_info >= (3, 12):
+            from _sha2 import sha256 as sha2
+        else:
+            from _sha256 import sha256 as sha2
+    except ImportError:
+        from hashlib import sha1
+        from hashlib import sha256 as sha2
 
 
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of data as 64 hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
+    return sha2(data).hexdigest()
 
 
 def git_blob(data: bytes) -> str:
     """Return the id that git gives to a blob of these bytes (git manual, hash-object)."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -29,4 +47,4 @@ def split_lines(data: bytes) -> list[bytes]:
 
 def line_digest(line: bytes) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of one line, its newline included."""
-    return hashlib.sha256(line).hexdigest()[:16]
+    return sha2(line).hexdigest()[:16]

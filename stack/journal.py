@@ -16,8 +16,6 @@ Two more names tell of work that a plain undo does not cover: `git` (stack.gitre
 index move together with the files) and `clone` (stack.clone: the tree itself is only being made).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -33,7 +31,7 @@ from stack.tree import Kind, Tree, close, read_at
 
 _HEADER = "torch-musa-patches journal 1"
 _END = "end"
-_OWN = re.compile(r"record|\d+\.(new|old)|[\w.+!-]+\.whl")
+_OWN = r"record|\d+\.(new|old)|[\w.+!-]+\.whl"
 GIT, CLONE = "git", "clone"
 UNSETTLED = frozenset({"record", GIT, CLONE})
 """While one of these names is in the journal, the journal stays."""
@@ -339,7 +337,7 @@ def _put_back(tree: Tree, handle: int, line: Line, folder: int) -> None:
 
 def clear(tree: Tree, handle: int) -> None:
     """Remove the journal's own files and the journal. Raises OSError where others keep it there, and names them."""
-    own = [name for name in sorted(os.listdir(handle)) if _OWN.fullmatch(name)]
+    own = [name for name in sorted(os.listdir(handle)) if re.fullmatch(_OWN, name)]
     for_each(lambda name: unlink(handle, name), own)
     if others := sorted(os.listdir(handle)):
         said = f"holds what no run of this tool has made: {', '.join(map(repr, others[:3]))}"

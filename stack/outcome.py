@@ -16,8 +16,6 @@ JSON, schema 1, one object for every command, keys always present:
             release, patches, and the paths in OUT that were written, removed, kept; else {}
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

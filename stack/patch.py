@@ -8,8 +8,6 @@ What is read: changes, new files, deleted files and executable bits (100644, 100
 copies, symbolic links, submodules and binary files are refused by name, never half applied.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -32,7 +30,7 @@ _UNSUPPORTED = (
 _SAMPLE_DIFF = (b"diff ", b"--- ", b"+++ ", b"@@ ", b"*** ", b"Index: ", b"GIT binary patch")
 # GNU patch takes a diff that is indented, by blanks or X, or quoted as in RFC 934 (pch.c).
 _INDENTED_DIFF = (b"diff --git ", b"--- ", b"+++ ", b"@@ -", b"*** ", b"Index: ")
-_ED_COMMAND = re.compile(rb"\d+(,\d+)?[acd](\d+(,\d+)?)?\s*")
+_ED_COMMAND = rb"\d+(,\d+)?[acd](\d+(,\d+)?)?\s*"
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 _ODD_MODES = {b"120000": "a symbolic link", b"160000": "a submodule"}
@@ -124,7 +122,7 @@ def _misread(line: bytes) -> bool:
         ends_message
         or line.startswith(_SAMPLE_DIFF)
         or bare.startswith(_INDENTED_DIFF)
-        or _ED_COMMAND.fullmatch(bare) is not None
+        or (bare[:1].isdigit() and re.fullmatch(_ED_COMMAND, bare) is not None)
     )
 
 

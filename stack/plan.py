@@ -4,8 +4,6 @@ Every image on the way is checked against the blob ids of the patches, and the l
 pins: a plan that exists leads to the pinned bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A tree is at step k of a release when the bytes and the executable bit of every 
 those after k patches. No file of state, time stamp, version text or reverse check is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A file's history is a few *points*, each with the steps for which it holds: a st
 patches on a thousand files has two thousand points, not a million.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Only the paths that a stack touches are looked at, and each is read once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -66,7 +64,7 @@ class Tree:
         except OSError as error:
             raise Usage(f"{root}: is not a directory that can be opened: {error.strerror}") from error
 
-    def __enter__(self) -> Tree:
+    def __enter__(self) -> "Tree":
         return self
 
     def __exit__(self, *_: object) -> None:
