@@ -184,9 +184,11 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
         differing: tuple[tuple[str, str], ...] = ()
         if len(at) > 1:
             kind = "ambiguous"
+        elif at and (there := _surrounding(lines, at[0], want, put)):
+            kind, at = "in already", [there]
         elif at and at[0] <= end:
             kind = "out of order"
-        elif not at and len(already := _sites(lines, put, want)) == 1:
+        elif not at and len(already := _already(lines, want, put)) == 1:
             kind, at = "in already", already
         elif not at:
             kind = "changed"
@@ -203,6 +205,37 @@ def _sites(lines: Sequence[bytes], block: Sequence[bytes], other: Sequence[bytes
     if other and not other[-1].endswith(b"\n"):
         return [start for start in found if start + len(block) - 1 == len(lines)]
     return found
+
+
+def _already(lines: Sequence[bytes], want: Sequence[bytes], put: Sequence[bytes]) -> list[int]:
+    """Return where the other side of a hunk stands, if that shows that the hunk is in.
+
+    A line that it puts there shows it. A hunk that only takes lines out leaves none: then they must be gone from the
+    whole file, and from between two lines that are there. A line before the gap alone would be there in any case.
+    """
+    if _only_takes_out(want, put):
+        gone = set(want).difference(put)
+        between = len(put) > 1 and want[0] == put[0] and want[-1] == put[-1]
+        if not between or not gone or not gone.isdisjoint(lines):
+            return []
+    return _sites(lines, put, want)
+
+
+def _surrounding(lines: Sequence[bytes], at: int, want: Sequence[bytes], put: Sequence[bytes]) -> int:
+    """Return where the other side of a hunk stands around its own side, or 0.
+
+    A hunk that only puts lines in, at the start or the end of a file, finds its context after that as before.
+    """
+    if not _only_takes_out(put, want):
+        return 0
+    found = (start for start in _sites(lines, put, want) if start <= at <= start + len(put) - len(want))
+    return next(found, 0)
+
+
+def _only_takes_out(want: Sequence[bytes], put: Sequence[bytes]) -> bool:
+    """Whether a hunk puts no line of its own."""
+    rest = iter(want)
+    return len(put) < len(want) and all(line in rest for line in put)
 
 
 def _moved(change: FileChange, placed: Sequence[Placement], lines: Sequence[bytes], reverse: bool) -> list[bytes]:

@@ -368,6 +368,38 @@ def test_a_line_without_a_newline_has_its_place_at_the_end_alone(tmp_path: Path)
     assert snapshot(base) == before
 
 
+IN_ALREADY = {
+    "from the end": (b"1\n2\n3\n", b"1\n2\n", b"1\n2\nmine\n3\n", "changed"),
+    "from the end, where the fork has it in other words": (b"1\n2\n3\n", b"1\n2\n", b"1\n2\n3 # mine\n", "changed"),
+    "from the start": (b"1\n2\n3\n", b"2\n3\n", b"1\nmine\n2\n3\n", "changed"),
+    "from between": (b"1\n2\n3\n", b"1\n3\n", b"0\n1\n3\n", "in already"),
+    "from between two lines that stand elsewhere": (b"1\n2\n3\n", b"1\n3\n", b"1\n2\nmine\n3\n1\n3\n", "changed"),
+    "from beside its own like": (b"1\n2\n2\n3\n", b"1\n2\n3\n", b"1\nmine\n2\n2\n1\n2\n3\n", "changed"),
+    "from around the one line that stays": (b"1\n2\n1\n", b"1\n", b"mine\n1\n", "changed"),
+    "a line put in its place": (b"1\n2\n3\n", b"1\n2\n4\n", b"0\n1\n2\n4\n", "in already"),
+    "put at the end": (b"1\n2\n", b"1\n2\n3\n", b"0\n1\n2\n3\nmine\n", "in already"),
+    "put at the start": (b"2\n3\n", b"1\n2\n3\n", b"0\n1\n2\n3\nmine\n", "in already"),
+    "put around its own like": (b"1\n2\n", b"1\n1\n2\n2\n", b"0\n1\n1\n2\n2\n", "in already"),
+}
+
+
+@pytest.mark.parametrize("base, result, fork, kind", IN_ALREADY.values(), ids=IN_ALREADY)
+def test_a_hunk_is_in_already_where_its_lines_show_it_and_then_it_is_not_put_again(
+    tmp_path: Path, base: bytes, result: bytes, fork: bytes, kind: str
+) -> None:
+    tree = tmp_path / "base"
+    tree.mkdir()
+    (tree / "f").write_bytes(base)
+    make_stack(tmp_path, "1", tree, [lambda tree: (tree / "f").write_bytes(result) and None])
+    placements, after = place(Store(str(tmp_path)).release("1"), "f", fork, reverse=False)
+    assert [one.kind for one in placements] == [kind]
+    assert after == (fork if kind == "in already" else None)
+    make_stack(tmp_path, "2", tmp_path / "work-1", [lambda tree: (tree / "f").write_bytes(base) and None])
+    placements, after = place(Store(str(tmp_path)).release("2"), "f", fork, reverse=True)  # the same, upside down
+    assert [one.kind for one in placements] == [kind]
+    assert after == (fork if kind == "in already" else None)
+
+
 def test_a_file_that_the_stack_brings_back_to_what_it_was_does_not_hide_that_the_stack_is_in(tmp_path: Path) -> None:
     def there(tree: Path) -> None:
         (tree / "g").write_bytes(b"1\n")
