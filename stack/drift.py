@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from stack.digest import git_blob
 from stack.errors import Malformed
-from stack.fingerprint import digest_lines, known_lines, step_lines
+from stack.fingerprint import digest_lines, known_lines, versions
 from stack.state import INIT, LAZY_INIT, Evidence, Standing, State, judge
 from stack.store import Release, Store
 from stack.timeline import UNNAMED, Found, Point, Timeline, same_bytes, timeline
@@ -149,16 +149,6 @@ def _edited(path: str, seen: Found, points: tuple[Point, ...], release: Release)
         return Evidence(path, (), "line endings", line, note)
     line = first_difference(digest_lines(seen.entry.data), versions(release, path))
     return Evidence(path, (), "edited", line, f"differs from line {line} on ({expected})")
-
-
-def versions(release: Release, path: str) -> list[Sequence[bytes]]:
-    """Return the line digests of the file before the stack and after each patch that changes it."""
-    current: Sequence[bytes] = known_lines(release, path)
-    found = [current]
-    for name, change in release.changes.get(path, ()):
-        current = step_lines(current, change, f"{name}: {path}")
-        found.append(current)
-    return found
 
 
 def first_difference(lines: Sequence[bytes], known: Sequence[Sequence[bytes]]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stack.digest import line_digest, split_lines
+from stack.errors import Malformed, Refused
 from stack.hunk import apply_hunks
 from stack.patch import FileChange, Hunk
 from stack.store import Release
@@ -28,6 +29,25 @@ def step_lines(lines: Sequence[bytes], change: FileChange, where: str) -> list[b
     """Return the digested lines after one change; raise Refused where a hunk does not stand."""
     hunks = [_digested_hunk(hunk) for hunk in change.hunks]
     return apply_hunks(lines, hunks, reverse=False, where=where)
+
+
+def versions(release: Release, path: str) -> list[Sequence[bytes]]:
+    """Return the digested lines of a file of the release before the stack and after each patch that changes it.
+
+    Raises Malformed where they are not the lines that the patches expect.
+    """
+    current: Sequence[bytes] = known_lines(release, path)
+    found = [current]
+    for name, change in release.changes.get(path, ()):
+        try:
+            current = step_lines(current, change, f"{name}: {path}")
+        except Refused as error:
+            raise Malformed(
+                f"{release.label}/fingerprint.json: {path}: not the lines that the patches expect: {error}",
+                "The stack is damaged, not the tree: apply.py lint.",
+            ) from error
+        found.append(current)
+    return found
 
 
 def _digested(line: bytes) -> bytes:

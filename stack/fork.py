@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from stack.digest import split_lines
 from stack.errors import Refused
+from stack.fingerprint import digest_lines, versions
 from stack.hunk import apply_hunks, places, side
 from stack.patch import FileChange
 from stack.plan import File, Plan, Step, change_file
@@ -28,7 +29,9 @@ TESTS = "tests/"
 _AROUND = 3
 # What a search may cost. Files and hunks of any real stack stay thousands of times below.
 _MOST_SEARCHED = 1 << 28
-"""Bytes: the size of a file times the hunks that are looked for in it."""
+"""Bytes: the size of a file, the fork's or the pinned one's, times the hunks that are looked for in it."""
+_DIGESTED = 17
+"""Bytes of a digested line."""
 _MOST_EXPLAINED = 20
 """Hunks of one file whose most likely place is looked for."""
 _COMPARED, _COMPARED_EACH, _CANDIDATES = 400, 16, 50
@@ -50,6 +53,15 @@ class Placement(NamedTuple):
     kind: str
     lines: tuple[int, ...]
     differing: tuple[tuple[str, str], ...] = ()
+
+
+class _Change(NamedTuple):
+    """What one patch does to a file; before and after: the pinned file there, as digested lines (stack.fingerprint)."""
+
+    patch: str
+    file: FileChange
+    before: Sequence[bytes]
+    after: Sequence[bytes]
 
 
 class ForkPlan(NamedTuple):
@@ -158,15 +170,16 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
     """
     lines = split_lines(data)
     placed: list[Placement] = []
-    changes = [(name, change) for name, change in _changes(release, path) if change is not None]
-    if sum(len(change.hunks) for _, change in changes) * len(data) > _MOST_SEARCHED:
-        return [Placement(changes[0][0], path, 1, 0, "too large", ())], None
-    for name, change in reversed(changes) if reverse else changes:
-        here = _place_change(name, change, lines, reverse)
+    changes = _pinned_changes(release, path)
+    largest = max(len(data), *(len(change.before) * _DIGESTED for change in changes))
+    if sum(len(change.file.hunks) for change in changes) * largest > _MOST_SEARCHED:
+        return [Placement(changes[0].patch, path, 1, 0, "too large", ())], None
+    for change in reversed(changes) if reverse else changes:
+        here = _place_change(change, lines, reverse)
         placed += here
         if any(one.kind not in ("unique", "in already") for one in here):
             return placed, None
-        lines = _moved(change, here, lines, reverse)
+        lines = _moved(change.file, here, lines, reverse)
     after = b"".join(lines)
     if after != data and not _leads_back(changes, data, after, reverse):
         placed[-1] = placed[-1]._replace(kind="ambiguous")
@@ -174,10 +187,19 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
     return placed, after
 
 
-def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse: bool) -> list[Placement]:
+def _pinned_changes(release: Release, path: str) -> list[_Change]:
+    """Return what happens to a file, with the pinned file before and after each change."""
+    known = versions(release, path)
+    return [
+        _Change(name, change, before, after)
+        for (name, change), before, after in zip(release.changes[path], known, known[1:], strict=False)
+    ]
+
+
+def _place_change(change: _Change, lines: Sequence[bytes], reverse: bool) -> list[Placement]:
     placed: list[Placement] = []
     end = 0
-    for number, hunk in enumerate(change.hunks, 1):
+    for number, hunk in enumerate(change.file.hunks, 1):
         stated, want, put = side(hunk, reverse)
         at = _sites(lines, want, put)
         kind = "unique"
@@ -185,18 +207,28 @@ def _place_change(name: str, change: FileChange, lines: Sequence[bytes], reverse
         if len(at) > 1:
             kind = "ambiguous"
         elif at and (there := _surrounding(lines, at[0], want, put)):
-            kind, at = "in already", [there]
+            kind, at = ("in already", [there]) if _tells(change, put, reverse) else ("ambiguous", [at[0], there])
         elif at and at[0] <= end:
             kind = "out of order"
-        elif not at and len(already := _already(lines, want, put)) == 1:
+        elif not at and len(already := _already(lines, want, put)) == 1 and _tells(change, put, reverse):
             kind, at = "in already", already
         elif not at:
             kind = "changed"
             if number <= _MOST_EXPLAINED:
                 at, differing = _most_like(lines, want, stated)
         end = at[0] + len(want) - 1 if kind == "unique" else end
-        placed.append(Placement(name, change.path, number, stated, kind, tuple(at), differing))
+        placed.append(Placement(change.patch, change.file.path, number, stated, kind, tuple(at), differing))
     return placed
+
+
+def _tells(change: _Change, put: Sequence[bytes], reverse: bool) -> bool:
+    """Whether lines that stand there tell that the hunk is in: the pinned file has them with it, once, and not without.
+
+    Lines that were there anyway, or that another hunk puts as well, tell nothing.
+    """
+    without, with_it = (change.after, change.before) if reverse else (change.before, change.after)
+    digested = digest_lines(b"".join(put))
+    return not places(without, digested) and len(places(with_it, digested)) == 1
 
 
 def _sites(lines: Sequence[bytes], block: Sequence[bytes], other: Sequence[bytes]) -> list[int]:
@@ -208,9 +240,9 @@ def _sites(lines: Sequence[bytes], block: Sequence[bytes], other: Sequence[bytes
 
 
 def _already(lines: Sequence[bytes], want: Sequence[bytes], put: Sequence[bytes]) -> list[int]:
-    """Return where the other side of a hunk stands, if that shows that the hunk is in.
+    """Return where the other side of a hunk stands, if that can show that the hunk is in.
 
-    A line that it puts there shows it. A hunk that only takes lines out leaves none: then they must be gone from the
+    A line that it puts there can. A hunk that only takes lines out leaves none: then they must be gone from the
     whole file, and from between two lines that are there. A line before the gap alone would be there in any case.
     """
     if _only_takes_out(want, put):
@@ -248,14 +280,14 @@ def _moved(change: FileChange, placed: Sequence[Placement], lines: Sequence[byte
     return apply_hunks(lines, hunks, reverse, change.path)
 
 
-def _leads_back(changes: Sequence[tuple[str, FileChange]], data: bytes, after: bytes, reverse: bool) -> bool:
+def _leads_back(changes: Sequence[_Change], data: bytes, after: bytes, reverse: bool) -> bool:
     """Whether the opposite direction finds each hunk again at one place, and gives the same bytes."""
     lines = split_lines(after)
-    for name, change in changes if reverse else reversed(changes):
-        back = _place_change(name, change, lines, not reverse)
+    for change in changes if reverse else reversed(changes):
+        back = _place_change(change, lines, not reverse)
         if any(one.kind != "unique" for one in back):
             return False
-        lines = _moved(change, back, lines, not reverse)
+        lines = _moved(change.file, back, lines, not reverse)
     return b"".join(lines) == data
 
 
@@ -338,7 +370,7 @@ def describe(placement: Placement) -> list[str]:
     at = ", ".join(map(str, placement.lines))
     what = {
         "unique": f"matches exactly at line {at} and nowhere else (stated: line {placement.stated})",
-        "ambiguous": f"matches at several places, or could not be found again: lines {at}",
+        "ambiguous": f"matches at several places, could not be found again, or may be in already: lines {at}",
         "out of order": f"matches at line {at}, before the hunk that stands before it in the patch",
         "in already": f"is in already, at line {at}",
         "too large": "and the others are not looked for: the file has too many bytes for so many hunks",

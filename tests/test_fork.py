@@ -15,7 +15,7 @@ from stacks import make_stack
 
 from stack import commands
 from stack.digest import split_lines
-from stack.errors import Refused
+from stack.errors import Malformed, Refused
 from stack.fork import _most_like, place, recognise
 from stack.store import Release, Store
 from stack.timeline import measure
@@ -380,6 +380,24 @@ IN_ALREADY = {
     "put at the end": (b"1\n2\n", b"1\n2\n3\n", b"0\n1\n2\n3\nmine\n", "in already"),
     "put at the start": (b"2\n3\n", b"1\n2\n3\n", b"0\n1\n2\n3\nmine\n", "in already"),
     "put around its own like": (b"1\n2\n", b"1\n1\n2\n2\n", b"0\n1\n1\n2\n2\n", "in already"),
+    "put where it was anyway": (
+        b"2\n1\n1\n2\n1\n1\n1\n",
+        b"2\n1\n1\n2\n1\n1\n2\n1\n1\n1\n",
+        b"0\n2\n1\n1\n2\n1\n1\n1\n",
+        "ambiguous",
+    ),
+    "put elsewhere too, where the fork has its context in other words": (
+        b"1\n2\n3\nX\n4\n5\n6\n7\n8\n9\n1\n2\n3\n4\n5\n6\n",
+        b"1\n2\n3\nX\n4\n5\n6\n7\n8\n9\n1\n2\n3\nX\n4\n5\n6\n",
+        b"1\n2\n3\nX\n4\n5\n6\n7\n8\n9\n1\n2\n3 # mine\n4\n5\n6\n",
+        "changed",
+    ),
+    "put by two hunks, and one is in": (
+        b"1\n2\n3\nx\n4\n5\n6\n7\n8\n9\n1\n2\n3\nz\n4\n5\n6\n",
+        b"1\n2\n3\nY\n4\n5\n6\n7\n8\n9\n1\n2\n3\nY\n4\n5\n6\n",
+        b"1\n2\n3\nY\n4\n5\n6\n7\n8\n9\n1\n2\n3\nz # mine\n4\n5\n6\n",
+        "changed",
+    ),
 }
 
 
@@ -392,12 +410,25 @@ def test_a_hunk_is_in_already_where_its_lines_show_it_and_then_it_is_not_put_aga
     (tree / "f").write_bytes(base)
     make_stack(tmp_path, "1", tree, [lambda tree: (tree / "f").write_bytes(result) and None])
     placements, after = place(Store(str(tmp_path)).release("1"), "f", fork, reverse=False)
-    assert [one.kind for one in placements] == [kind]
+    assert {one.kind for one in placements} == {kind}
     assert after == (fork if kind == "in already" else None)
     make_stack(tmp_path, "2", tmp_path / "work-1", [lambda tree: (tree / "f").write_bytes(base) and None])
     placements, after = place(Store(str(tmp_path)).release("2"), "f", fork, reverse=True)  # the same, upside down
-    assert [one.kind for one in placements] == [kind]
+    assert {one.kind for one in placements} == {kind}
     assert after == (fork if kind == "in already" else None)
+
+
+def test_line_digests_that_are_not_those_of_the_pinned_file_are_the_fault_of_the_stack(tmp_path: Path) -> None:
+    tree = tmp_path / "base"
+    tree.mkdir()
+    (tree / "f").write_bytes(b"1\n2\n")
+    make_stack(tmp_path, "1", tree, [lambda tree: (tree / "f").write_bytes(b"1\n3\n") and None])
+    prints = tmp_path / "patches/1/fingerprint.json"
+    known = json.loads(prints.read_text())
+    for damaged in ({}, {"f": {**known["f"], "lines": known["f"]["lines"][::-1]}}):
+        prints.write_text(json.dumps(damaged))
+        with pytest.raises(Malformed, match="patches/1/fingerprint.json: f: not the lines that the patches expect"):
+            place(Store(str(tmp_path)).release("1"), "f", b"0\n1\n2\n", reverse=False)
 
 
 def test_a_file_that_the_stack_brings_back_to_what_it_was_does_not_hide_that_the_stack_is_in(tmp_path: Path) -> None:

@@ -251,6 +251,9 @@ def _with_a_mode(*contents: bytes) -> tuple[Image, ...]:
     return tuple({INIT: File(data, False), "f": File(b"", number == 1)} for number, data in enumerate(contents))
 
 
+ANYWAY = b"b\na\na\nb\na\na\na\n"
+"""What a hunk makes of its end stands in it before."""
+
 FORK = How(fork=True, prove=lambda *_: Proof(True, "proven"))
 
 
@@ -258,6 +261,7 @@ FORK = How(fork=True, prove=lambda *_: Proof(True, "proven"))
 @example((Case(_one_file(b"a\na\n", b"a\na"), "git", 0, ()), *_one_file(b"mine 0\na\na\n")))
 @example((Case(_with_a_mode(b"a\nb\na\nb", b"a\nb\na\nb\n"), "git", 1, ()), _with_a_mode(b"a\nb\na\nbmine\n")[0]))
 @example((Case(_with_a_mode(b"a\nb\n", b"a\n"), "git", 3, ()), _with_a_mode(b"a\nmine 0\nb\n")[0]))
+@example((Case(_one_file(ANYWAY, b"b\na\na\n" + ANYWAY), "git", 3, ()), *_one_file(b"mine 0\n" + ANYWAY)))
 @examples(0.1)
 def test_a_fork_is_patched_as_gnu_patch_would_or_refused_and_unapply_is_the_way_back(given: tuple[Case, Image]) -> None:
     case, image = given
