@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from stack.digest import git_blob
 from stack.errors import Malformed
@@ -151,7 +151,7 @@ def _edited(path: str, seen: Found, points: tuple[Point, ...], release: Release)
     return Evidence(path, (), "edited", line, f"differs from line {line} on ({expected})")
 
 
-def first_difference(lines: Sequence[bytes], known: Sequence[Sequence[bytes]]) -> int:
+def first_difference(lines: Sequence[bytes], known: Iterable[Sequence[bytes]]) -> int:
     """Return the first line (1-based) at which lines leaves the version that it is most like.
 
     lines and known are line digests (stack.fingerprint).

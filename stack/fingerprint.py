@@ -6,11 +6,11 @@ works on digests as it does on lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from stack.digest import line_digest, split_lines
 from stack.errors import Malformed, Refused
-from stack.hunk import apply_hunks
+from stack.hunk import Work, apply_hunks
 from stack.patch import FileChange, Hunk
 from stack.store import Release
 
@@ -25,29 +25,30 @@ def known_lines(release: Release, path: str) -> list[bytes]:
     return [f"{digest}\n".encode() for digest in release.fingerprint.get(path, {"lines": ()})["lines"]]
 
 
-def step_lines(lines: Sequence[bytes], change: FileChange, where: str) -> list[bytes]:
+def step_lines(lines: Sequence[bytes], change: FileChange, where: str, work: Work) -> list[bytes]:
     """Return the digested lines after one change; raise Refused where a hunk does not stand."""
+    work.go_over(0, len(lines), where)
     hunks = [_digested_hunk(hunk) for hunk in change.hunks]
     return apply_hunks(lines, hunks, reverse=False, where=where)
 
 
-def versions(release: Release, path: str) -> list[Sequence[bytes]]:
-    """Return the digested lines of a file of the release before the stack and after each patch that changes it.
+def versions(release: Release, path: str) -> Iterator[Sequence[bytes]]:
+    """Yield the digested lines of a file of the release before the stack and after each patch that changes it.
 
     Raises Malformed where they are not the lines that the patches expect.
     """
     current: Sequence[bytes] = known_lines(release, path)
-    found = [current]
+    work = Work()
+    yield current
     for name, change in release.changes.get(path, ()):
         try:
-            current = step_lines(current, change, f"{name}: {path}")
+            current = step_lines(current, change, f"{name}: {path}", work)
         except Refused as error:
             raise Malformed(
                 f"{release.label}/fingerprint.json: {path}: not the lines that the patches expect: {error}",
                 "The stack is damaged, not the tree: apply.py lint.",
             ) from error
-        found.append(current)
-    return found
+        yield current
 
 
 def _digested(line: bytes) -> bytes:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from stack.digest import split_lines
 from stack.errors import Refused
-from stack.fingerprint import digest_lines, versions
+from stack.fingerprint import digest_lines, known_lines, versions
 from stack.hunk import apply_hunks, places, side
 from stack.patch import FileChange
-from stack.plan import File, Plan, Step, change_file
+from stack.plan import File, Plan, Step, fold
 from stack.state import LAZY_INIT
 from stack.store import Release
 from stack.timeline import Found, spans_of, timeline
@@ -137,10 +137,7 @@ def _fold(
 ) -> File | None:
     """Return a pinned file after the changes that are still to come, or before those that are in."""
     todo = reversed(changes[:step]) if reverse else iter(changes[step:])
-    for name, change in todo:
-        if change is not None:
-            image = change_file(image, change, reverse, f"{name}: {path}")
-    return image
+    return fold(image, ((f"{name}: {path}", change) for name, change in todo if change is not None), reverse)
 
 
 def _executable(bit: bool, changes: Sequence[tuple[str, FileChange | None]], reverse: bool) -> bool | None:
@@ -170,10 +167,10 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
     """
     lines = split_lines(data)
     placed: list[Placement] = []
+    largest = max(len(data), len(known_lines(release, path)) * _DIGESTED)
+    if sum(len(change.hunks) for _, change in release.changes[path]) * largest > _MOST_SEARCHED:
+        return [Placement(release.changes[path][0][0], path, 1, 0, "too large", ())], None
     changes = _pinned_changes(release, path)
-    largest = max(len(data), *(len(change.before) * _DIGESTED for change in changes))
-    if sum(len(change.file.hunks) for change in changes) * largest > _MOST_SEARCHED:
-        return [Placement(changes[0].patch, path, 1, 0, "too large", ())], None
     for change in reversed(changes) if reverse else changes:
         here = _place_change(change, lines, reverse)
         placed += here
@@ -189,7 +186,7 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
 
 def _pinned_changes(release: Release, path: str) -> list[_Change]:
     """Return what happens to a file, with the pinned file before and after each change."""
-    known = versions(release, path)
+    known = list(versions(release, path))
     return [
         _Change(name, change, before, after)
         for (name, change), before, after in zip(release.changes[path], known, known[1:], strict=False)

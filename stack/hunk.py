@@ -8,10 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stack.errors import Refused
+from stack.errors import Malformed, Refused
 from stack.patch import Hunk
 
 MOST_PLACES = 100
+MOST_WORK = 1 << 27
+"""Bytes. A thousand patches of one file may find two thousand lines in it; seconds, not hours."""
+_LINE = 16
+
+
+class Work:
+    """What a stack may cost: the bytes of a file each time that a patch goes over it, and as much as 16 for a line."""
+
+    def __init__(self) -> None:
+        self._left = MOST_WORK
+
+    def go_over(self, size: int, lines: int, where: str) -> None:
+        """Count a file; raise Malformed, with `where`, when it is one too many."""
+        self._left -= size + _LINE * lines
+        if self._left < 0:
+            raise Malformed(
+                f"{where}: the patches of the stack go over large files too often",
+                "No real stack comes near this limit: read the stack before you trust it.",
+            )
 
 
 def side(hunk: Hunk, reverse: bool) -> tuple[int, tuple[bytes, ...], tuple[bytes, ...]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stack.digest import git_blob, sha256, split_lines
 from stack.errors import Malformed
-from stack.hunk import apply_hunks
+from stack.hunk import Work, apply_hunks
 from stack.patch import FileChange, Patch
 from stack.state import State
 from stack.store import Release
@@ -114,16 +114,28 @@ def _walk(
 ) -> Iterator[dict[str, File | None]]:
     """Yield every touched file after each group of changes: one mapping, which goes on changing."""
     images = _before(release, entries)
+    work = Work()
     for group in changes:
         for change in group:
             where = f"{release.name}: {change.path}"
-            images[change.path] = change_file(images[change.path], change, reverse, where)
+            images[change.path] = change_file(images[change.path], change, reverse, where, work)
         yield images
 
 
-def change_file(image: File | None, change: FileChange, reverse: bool, where: str) -> File | None:
+def fold(image: File | None, changes: Iterable[tuple[str, FileChange]], reverse: bool) -> File | None:
+    """Return one file after its changes, each with what messages call it."""
+    work = Work()
+    for where, change in changes:
+        image = change_file(image, change, reverse, where, work)
+    return image
+
+
+def change_file(
+    image: File | None, change: FileChange, reverse: bool, where: str, work: Work | None = None
+) -> File | None:
     """Return the file after one change of one patch, forward or back.
 
+    work: what is left to spend where there are more changes than this one.
     Raises Refused where a hunk does not match, Malformed where a blob id is not that of the bytes.
     """
     old, new = (change.new_blob, change.old_blob) if reverse else (change.old_blob, change.new_blob)
@@ -131,7 +143,10 @@ def change_file(image: File | None, change: FileChange, reverse: bool, where: st
     data = image.data if image else b""
     if image and old and git_blob(data) != old:
         raise Malformed(f"{where}: the bytes are not those of blob {old[:12]} in the index line")
-    lines = apply_hunks(split_lines(data), change.hunks, reverse, where)
+    lines = split_lines(data)
+    if work:
+        work.go_over(len(data), len(lines), where)
+    lines = apply_hunks(lines, change.hunks, reverse, where)
     result = b"".join(lines)
     if mode is None:
         if result:  # the way back could not bring these lines again

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from cases_runner import CASES, RELEASE, Case, lay_out, make_stacks
 from conftest import INIT, LAZY_INIT, ROOT, STACKS, Ran, contents, copy_specimen
+from fuzz_tools import write_stack
 from stacks import git
 
 import apply as command
@@ -29,6 +30,7 @@ from stack.journal import Line as JournalLine
 from stack.lock import this_host
 from stack.patch import LARGEST
 from stack.paths import JOURNAL
+from stack.plan import File
 from stack.store import Store
 from verify.lint import lint_command
 
@@ -176,6 +178,32 @@ def test_the_whole_stack_is_limited_and_not_each_patch_alone(place: Place) -> No
     ran = limited("lint", "--stacks", place.stacks)
     assert ran.code == 3 and "0004-a.patch: with it the stack has more than" in ran.stdout
     assert data != place.patch.read_bytes()
+
+
+LARGE = [(verb, b"") for verb in ("apply", "unapply", "lint")]
+LARGE += [(verb, b"mine\n") for verb in ("apply", "unapply", "status")]
+
+
+@pytest.mark.parametrize("verb, drift", LARGE)
+def test_many_patches_of_a_large_file_end_in_a_message_and_not_in_hours(
+    tmp_path: Path, verb: str, drift: bytes
+) -> None:
+    rest = b"".join(b"%d\n" % number for number in range(200_000))
+    base, odd, even = ((word, git_blob(word + b"\n" + rest)) for word in (b"base", b"odd", b"even"))
+    images = [{"song": File(word + b"\n" + rest, False)} for word, _ in (base, odd)]
+    write_stack(str(tmp_path), images, [_swap(base, odd), *[_swap(odd, even), _swap(even, odd)] * 500])
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/song").write_bytes(drift + images[verb == "unapply"]["song"].data)
+    before = contents(tmp_path / "tree")
+    words = ["--tests=none"] if verb == "apply" else []
+    ran = limited(verb, *words, "--stacks", tmp_path, *([] if verb == "lint" else [tmp_path / "tree"]))
+    assert ran.code == 3 and "the patches of the stack go over large files too often" in ran.stdout + ran.stderr
+    assert contents(tmp_path / "tree") == before
+
+
+def _swap(old: tuple[bytes, str], new: tuple[bytes, str]) -> bytes:
+    head = f"diff --git a/song b/song\nindex {old[1]}..{new[1]} 100644\n--- a/song\n+++ b/song\n@@ -1 +1 @@\n"
+    return head.encode() + b"-%s\n+%s\n" % (old[0], new[0])
 
 
 SOURCES = {

@@ -16,6 +16,7 @@ from stack.digest import git_blob, sha256
 from stack.errors import Exit, Malformed, StackError
 from stack.fingerprint import known_lines, step_lines
 from stack.header import slug
+from stack.hunk import Work
 from stack.outcome import Outcome
 from stack.patch import FileChange, Patch
 from stack.store import Release, Store
@@ -236,13 +237,16 @@ def _same_result(known: object, last: Point) -> bool:
 
 def _positions(release: Release) -> Iterator[Problem]:
     lines = {path: known_lines(release, path) for path in release.base}
+    work = Work()
     for patch in release.patches:
         for change in patch.files:
             before = lines.get(change.path, [])
             try:
-                lines[change.path] = step_lines(before, change, f"{patch.name}: {change.path}")
+                lines[change.path] = step_lines(before, change, f"{patch.name}: {change.path}", work)
             except StackError as error:
                 yield _from_error("patch-position", error)
+                if isinstance(error, Malformed):  # no more work
+                    return
                 continue
             yield from _context(patch, change, len(before))
             if change.old_mode is None:

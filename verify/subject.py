@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stack.message import headline
 from stack.patch import FileChange
-from stack.plan import File, Plan, change_file, plan_apply, plan_unapply
+from stack.plan import File, Plan, fold, plan_apply, plan_unapply
 from stack.state import State
 from stack.store import Release, Store
 from stack.tree import Entry, Kind
@@ -96,11 +96,11 @@ def _unpinned(root: Path, state: State, entries: Mapping[str, Entry]) -> Subject
         changes = _changes(release, path)
         base: File | None = None
         if path in steps and entries[path].kind is Kind.FILE:
-            base = _fold(File(entries[path].data, False), reversed(changes[: steps[path]]), reverse=True)
+            base = fold(File(entries[path].data, False), _named(reversed(changes[: steps[path]])), reverse=True)
         elif path in release.base:
             left_out.append(f"{path}: the tree's own is not the file that the stack changes")
             continue
-        after = _fold(base, changes, reverse=False)
+        after = fold(base, _named(changes), reverse=False)
         if after:
             tests[path] = after.data
             red += changed_tests(path, base.data if base else None, after.data)
@@ -113,11 +113,8 @@ def _changes(release: Release, path: str) -> list[FileChange | None]:
     return [next((one for one in patch.files if one.path == path), None) for patch in release.patches]
 
 
-def _fold(image: File | None, changes: Iterable[FileChange | None], reverse: bool) -> File | None:
-    for change in changes:
-        if change is not None:
-            image = change_file(image, change, reverse, change.path)
-    return image
+def _named(changes: Iterable[FileChange | None]) -> Iterator[tuple[str, FileChange]]:
+    return ((change.path, change) for change in changes if change is not None)
 
 
 def changed_tests(path: str, before: bytes | None, after: bytes) -> list[str]:
