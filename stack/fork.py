@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stack.digest import split_lines
 from stack.errors import Refused
-from stack.fingerprint import digest_lines, known_lines, versions
+from stack.fingerprint import digest_lines, versions
 from stack.hunk import apply_hunks, places, side
 from stack.patch import FileChange
 from stack.plan import File, Plan, Step, fold
@@ -92,12 +92,13 @@ def plan_fork(
     for path in release.paths:
         entry = found[path].entry
         image = File(entry.data, entry.executable) if entry.kind is Kind.FILE else None
-        changes = _changes(release, path)
+        changes = release.steps(path)
         spans = spans_of(found[path], points[path])
         if spans and path.startswith(TESTS) and _would_need_folder(path, image, reverse, has_folder):
             left_out.append(f"{path}: this tree has no directory for it")
         elif spans:
-            images[path] = _fold(image, changes, spans[0][0], reverse, path)
+            step = spans[0][0]
+            images[path] = fold(image, reversed(changes[:step]) if reverse else changes[step:], reverse)
         elif path.startswith(TESTS):
             left_out.append(f"{path}: {_why_left(entry)}")
         elif path == LAZY_INIT or image is None:
@@ -117,27 +118,12 @@ def plan_fork(
     return ForkPlan(release, plan, tuple(placed), tuple(left_out), tuple(sorted(in_before)))
 
 
-def _changes(release: Release, path: str) -> list[tuple[str, FileChange | None]]:
-    """Return what each patch of the series does to one file, with the patch's name."""
-    return [
-        (patch.name, next((change for change in patch.files if change.path == path), None)) for patch in release.patches
-    ]
-
-
 def _would_need_folder(path: str, image: File | None, reverse: bool, has_folder: Callable[[str], bool]) -> bool:
     return image is None and not reverse and not has_folder(path.rpartition("/")[0])
 
 
 def _why_left(entry: Entry) -> str:
     return "edited in this tree" if entry.kind is Kind.FILE else f"{entry.kind.value} in this tree"
-
-
-def _fold(
-    image: File | None, changes: Sequence[tuple[str, FileChange | None]], step: int, reverse: bool, path: str
-) -> File | None:
-    """Return a pinned file after the changes that are still to come, or before those that are in."""
-    todo = reversed(changes[:step]) if reverse else iter(changes[step:])
-    return fold(image, ((f"{name}: {path}", change) for name, change in todo if change is not None), reverse)
 
 
 def _executable(bit: bool, changes: Sequence[tuple[str, FileChange | None]], reverse: bool) -> bool | None:
@@ -167,10 +153,10 @@ def place(release: Release, path: str, data: bytes, reverse: bool) -> tuple[list
     """
     lines = split_lines(data)
     placed: list[Placement] = []
-    largest = max(len(data), len(known_lines(release, path)) * _DIGESTED)
-    if sum(len(change.hunks) for _, change in release.changes[path]) * largest > _MOST_SEARCHED:
-        return [Placement(release.changes[path][0][0], path, 1, 0, "too large", ())], None
     changes = _pinned_changes(release, path)
+    largest = max(len(data), *(len(change.before) * _DIGESTED for change in changes))
+    if sum(len(change.file.hunks) for change in changes) * largest > _MOST_SEARCHED:
+        return [Placement(changes[0].patch, path, 1, 0, "too large", ())], None
     for change in reversed(changes) if reverse else changes:
         here = _place_change(change, lines, reverse)
         placed += here
@@ -354,7 +340,7 @@ def recognise(release: Release, found: Mapping[str, Found]) -> tuple[Placement, 
             return None
         else:
             placements, before = place(release, path, entry.data, reverse=True)
-            bit = _executable(entry.executable, _changes(release, path), reverse=True)
+            bit = _executable(entry.executable, release.steps(path), reverse=True)
             if before is None or bit is None or any(one.kind != "unique" for one in placements):
                 return None
             placed += placements

@@ -122,11 +122,12 @@ def _walk(
         yield images
 
 
-def fold(image: File | None, changes: Iterable[tuple[str, FileChange]], reverse: bool) -> File | None:
-    """Return one file after its changes, each with what messages call it."""
+def fold(image: File | None, changes: Iterable[tuple[str, FileChange | None]], reverse: bool) -> File | None:
+    """Return one file after what some patches do to it (Release.steps), in the order given."""
     work = Work()
-    for where, change in changes:
-        image = change_file(image, change, reverse, where, work)
+    for name, change in changes:
+        if change is not None:
+            image = change_file(image, change, reverse, f"{name}: {change.path}", work)
     return image
 
 

@@ -85,6 +85,10 @@ class Release:
                 changes.setdefault(change.path, []).append((patch.name, change))
         return changes
 
+    def steps(self, path: str) -> list[tuple[str, FileChange | None]]:
+        """Return what each patch of the series does to one file, with the patch's label; None where it does nothing."""
+        return [(patch.name, next((one for one in patch.files if one.path == path), None)) for patch in self.patches]
+
     def patch(self, name: str) -> Patch:
         """Return one patch of the release's folder; raise Malformed for more lines in all than a stack may have."""
         label = f"{self.label}/{name}"

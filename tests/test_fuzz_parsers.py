@@ -25,6 +25,7 @@ from stack.pins import format_pins, parse_pins
 from stack.plan import File, change_file
 from stack.series import parse_series
 from stack.store import Release
+from verify.lint import context_of
 
 SPECIMEN = STACKS / "patches" / "2.7.1+specimen"
 PATCH = (SPECIMEN / "0003-test-the-flag-and-checkpoint-replay.patch").read_bytes()
@@ -277,8 +278,7 @@ def _moved_by_patch(patch: bytes, image: dict[str, File]) -> bool:
     for change in parse_patch(patch, "x").files:
         length = len(split_lines(image[change.path].data)) if change.path in image else 0
         for hunk in change.hunks:
-            kinds = "".join(kind for kind, _ in hunk.lines)
-            above, below = len(kinds) - len(kinds.lstrip(" ")), len(kinds) - len(kinds.rstrip(" "))
+            above, below = context_of(hunk)
             if above < below and hunk.old > 1 or below < above and hunk.old + len(hunk.before) <= length:
                 return True
     return False

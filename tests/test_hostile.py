@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from cases_runner import CASES, RELEASE, Case, lay_out, make_stacks
 from conftest import INIT, LAZY_INIT, ROOT, STACKS, Ran, contents, copy_specimen
-from fuzz_tools import write_stack
+from fuzz_tools import wrapped, write_stack
 from stacks import git
 
 import apply as command
@@ -189,9 +189,11 @@ def test_many_patches_of_a_large_file_end_in_a_message_and_not_in_hours(
     tmp_path: Path, verb: str, drift: bytes
 ) -> None:
     rest = b"".join(b"%d\n" % number for number in range(200_000))
-    base, odd, even = ((word, git_blob(word + b"\n" + rest)) for word in (b"base", b"odd", b"even"))
-    images = [{"song": File(word + b"\n" + rest, False)} for word, _ in (base, odd)]
-    write_stack(str(tmp_path), images, [_swap(base, odd), *[_swap(odd, even), _swap(even, odd)] * 500])
+    base, odd, even = (File(word + b"\n" + rest, False) for word in (b"base", b"odd", b"even"))
+    pairs = ((base, odd), (odd, even), (even, odd))
+    first, there, back = (wrapped("song", *pair, b"@@ -1 +1 @@\n-%s\n+%s\n" % _first_words(pair)) for pair in pairs)
+    images = [{"song": base}, {"song": odd}]
+    write_stack(str(tmp_path), images, [first, *[there, back] * 500])
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/song").write_bytes(drift + images[verb == "unapply"]["song"].data)
     before = contents(tmp_path / "tree")
@@ -201,9 +203,8 @@ def test_many_patches_of_a_large_file_end_in_a_message_and_not_in_hours(
     assert contents(tmp_path / "tree") == before
 
 
-def _swap(old: tuple[bytes, str], new: tuple[bytes, str]) -> bytes:
-    head = f"diff --git a/song b/song\nindex {old[1]}..{new[1]} 100644\n--- a/song\n+++ b/song\n@@ -1 +1 @@\n"
-    return head.encode() + b"-%s\n+%s\n" % (old[0], new[0])
+def _first_words(files: tuple[File, ...]) -> tuple[bytes, ...]:
+    return tuple(file.data.partition(b"\n")[0] for file in files)
 
 
 SOURCES = {

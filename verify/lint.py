@@ -18,7 +18,7 @@ from stack.fingerprint import known_lines, step_lines
 from stack.header import slug
 from stack.hunk import Work
 from stack.outcome import Outcome
-from stack.patch import FileChange, Patch
+from stack.patch import FileChange, Hunk, Patch
 from stack.store import Release, Store
 from stack.timeline import UNNAMED, Point, timeline
 from verify.lint_header import HEADER_RULES, check_header
@@ -256,14 +256,18 @@ def _positions(release: Release) -> Iterator[Problem]:
 def _context(patch: Patch, change: FileChange, length: int) -> Iterator[Problem]:
     """Check the context of a change to a file that had `length` lines before it."""
     for hunk in change.hunks if change.old_mode and change.new_mode else ():
-        kinds = "".join(kind for kind, _ in hunk.lines)
-        leading = len(kinds) - len(kinds.lstrip(" "))
-        trailing = len(kinds) - len(kinds.rstrip(" "))
+        leading, trailing = context_of(hunk)
         at_end = hunk.old + len(hunk.before) - 1 == length
         if leading > 3 or trailing > 3 or (leading < 3 and hunk.old > 1) or (trailing < 3 and not at_end):
             where = f"{patch.name}:{hunk.number}"
             message = f"{leading} lines of context before the change, {trailing} after it"
             yield Problem("patch-context", where, message)
+
+
+def context_of(hunk: Hunk) -> tuple[int, int]:
+    """Return how many lines of context stand before the first change of a hunk, and after the last one."""
+    kinds = "".join(kind for kind, _ in hunk.lines)
+    return len(kinds) - len(kinds.lstrip(" ")), len(kinds) - len(kinds.rstrip(" "))
 
 
 def _new_file(release: Release, patch: Patch, change: FileChange) -> Iterator[Problem]:

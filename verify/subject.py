@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stack.message import headline
-from stack.patch import FileChange
 from stack.plan import File, Plan, fold, plan_apply, plan_unapply
 from stack.state import State
-from stack.store import Release, Store
+from stack.store import Store
 from stack.tree import Entry, Kind
 
 if TYPE_CHECKING:
@@ -93,28 +92,19 @@ def _unpinned(root: Path, state: State, entries: Mapping[str, Entry]) -> Subject
     red: list[str] = []
     left_out: list[str] = []
     for path in filter(lambda path: path.startswith(TESTS), release.paths):
-        changes = _changes(release, path)
+        changes = release.steps(path)
         base: File | None = None
         if path in steps and entries[path].kind is Kind.FILE:
-            base = fold(File(entries[path].data, False), _named(reversed(changes[: steps[path]])), reverse=True)
+            base = fold(File(entries[path].data, False), reversed(changes[: steps[path]]), reverse=True)
         elif path in release.base:
             left_out.append(f"{path}: the tree's own is not the file that the stack changes")
             continue
-        after = fold(base, _named(changes), reverse=False)
+        after = fold(base, changes, reverse=False)
         if after:
             tests[path] = after.data
             red += changed_tests(path, base.data if base else None, after.data)
     note = f"not a pinned tree: {headline(state)}"
     return Subject(root, note, {}, None, tests, tuple(red), tuple(left_out))
-
-
-def _changes(release: Release, path: str) -> list[FileChange | None]:
-    """Return what each patch of the series does to one file."""
-    return [next((one for one in patch.files if one.path == path), None) for patch in release.patches]
-
-
-def _named(changes: Iterable[FileChange | None]) -> Iterator[tuple[str, FileChange]]:
-    return ((change.path, change) for change in changes if change is not None)
 
 
 def changed_tests(path: str, before: bytes | None, after: bytes) -> list[str]:
